@@ -113,7 +113,7 @@ def _second_pass(
         own = put(values)
         part, theta = search.targets.some(columns), np.exp(search.log_theta[j])
         conditional = directions.given(line, part)
-        alpha = line.system.vectors @ (shrunk(line.system, conditional, part, xp) * own[None, :])
+        alpha = line.system.vectors @ (shrunk(line.system, conditional, part) * own[None, :])
         dual = add_to_columns(dual, columns, xp.stack([float(each) * alpha for each in theta]))
         some = summed[columns]
         if some.any():
@@ -122,9 +122,9 @@ def _second_pass(
     return dual, np.moveaxis(to_numpy(distribution), 2, 0)
 
 
-def shrunk(system: Eigensystem, conditional: Conditional, targets: BandTargets, xp: Any) -> AnyArray:
+def shrunk(system: Eigensystem, conditional: Conditional, targets: BandTargets) -> AnyArray:
     """E[e^u/(1 + e^u g_i)] ỹ_i, (r, V): the posterior mean of one direction in its eigenbasis."""
     device = device_of(targets.values)
     factors = 1 / (np.exp(-conditional.lattice)[None, :] + system.values[:, None])  # (r, M)
-    averages = device.put(factors) @ conditional.on_lattice(conditional.mass, xp)
+    averages = device.put(factors) @ conditional.mass
     return averages * (system.vectors.T @ targets.values)

@@ -121,16 +121,20 @@ def shares_below(conditional: Conditional, theta: Array, places: AnyArray, xp: A
 
     The probability of a node is spread evenly over its cell.
     """
-    mass, count = conditional.mass, conditional.mass.shape[0]
-    step = float(conditional.lattice[1] - conditional.lattice[0]) * xp.astype(conditional.stride, xp.float64)
-    total = partial_sums(mass)
+    mass, lattice, put = conditional.mass, conditional.lattice, device_of(conditional.mass).put
+    stride = put(conditional.stride)
+    step = float(lattice[1] - lattice[0]) * xp.astype(stride, xp.float64)
+    total, nodes = partial_sums(mass), (len(lattice) - 1) // stride
     found = []
     for k, largest in enumerate(theta):
         share = places[k, ...]
         ratio = share / xp.maximum(float(largest) - share, xp.full_like(share, 1e-300))
         edge = xp.log(xp.maximum(ratio, xp.full_like(ratio, 1e-300)))  # u at which the share is the place
-        position = xp.clip((edge - conditional.u[0, :] + step / 2) / step, 0.0, float(count))
-        cell = xp.clip(xp.astype(xp.floor(position), xp.int64), 0, count - 1)
-        inside = position - xp.astype(cell, xp.float64)
-        found.append(take_rows(total, cell) + take_rows(mass, cell) * inside)
+        position = (edge - float(lattice[0])) / step + 0.5  # in cells of the target
+        node = xp.clip(
+            xp.astype(xp.floor(xp.clip(position, -1.0, 1e9)), xp.int64), xp.zeros_like(nodes), nodes
+        )
+        part = xp.clip(position - xp.astype(node, xp.float64), 0.0, 1.0)
+        row = node * stride
+        found.append(take_rows(total, row) + take_rows(mass, row) * part)
     return xp.stack(found)

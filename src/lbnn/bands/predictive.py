@@ -333,7 +333,7 @@ class BandsPredictive:
         projected = to_numpy(system.vectors.T @ data.values)
         squares = features**2
         scale = to_numpy(
-            conditional.on_lattice(conditional.mass * conditional.noise * xp.exp(conditional.u), xp)
+            conditional.mass * conditional.noise * directions.device.put(np.exp(conditional.lattice))[:, None]
         )
         factors = 1 / (np.exp(-conditional.lattice)[:, None] + system.values)  # (M, r)
         variance = prior[:, None] * scale.sum(axis=0) - squares @ (factors.T @ scale)
@@ -405,7 +405,7 @@ def _gauss_rule(conditional: Conditional) -> tuple[Array, Array, Array, Array]:
 
     Three-term recurrence by Stieltjes' procedure on the lattice, nodes from the tridiagonal matrix.
     """
-    mass, u = to_numpy(conditional.mass), to_numpy(conditional.u)
+    mass, u = to_numpy(conditional.mass), conditional.lattice[:, None]
     omega = special.expit(u)
     before, here = np.zeros_like(mass), np.ones_like(mass)
     diagonal: list[Array] = []
@@ -428,16 +428,16 @@ def _gauss_rule(conditional: Conditional) -> tuple[Array, Array, Array, Array]:
             matrices[:, i, i - 1] = matrices[:, i - 1, i] = off[i - 1]
     values, vectors = np.linalg.eigh(matrices)
     nodes = special.logit(np.clip(values.T, 1e-300, 1 - 1e-16))
-    nodes = np.clip(nodes, u.min(axis=0), np.where(mass > 0, u, -np.inf).max(axis=0))
-    step = (conditional.lattice[1] - conditional.lattice[0]) * to_numpy(conditional.stride)
-    position = np.clip((nodes - u[0]) / step, 0, len(mass) - 1.001)
-    low = position.astype(int)
-    far, columns = position - low, np.arange(mass.shape[1])
+    here = np.where(mass > 0, u, np.nan)
+    nodes = np.clip(nodes, np.nanmin(here, axis=0), np.nanmax(here, axis=0))
+    stride, columns = conditional.stride, np.arange(mass.shape[1])
+    position = (nodes - u[0]) / ((conditional.lattice[1] - conditional.lattice[0]) * stride)
+    whole = np.minimum(np.floor(position + 1e-9).astype(int), (len(mass) - 1) // stride)
+    far, low = position - whole, whole * stride
     noise, spread = to_numpy(conditional.noise), to_numpy(conditional.noise_spread)
-    low_noise, high_noise = (
-        np.log(noise[low, columns]),
-        np.log(noise[np.minimum(low + 1, len(mass) - 1), columns]),
-    )
+    above = np.minimum(low + stride, len(mass) - 1)
+    high = np.where(noise[above, columns] > 0, above, low)
+    low_noise, high_noise = np.log(noise[low, columns]), np.log(noise[high, columns])
     return (
         vectors[:, 0, :].T ** 2,
         nodes,

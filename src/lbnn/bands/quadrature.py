@@ -7,8 +7,9 @@ With λ_k = s θ_k, e^u = s/τ and the eigenvalues g_i of Σ_k θ_k G_k,
 
 Q is one product of matrices for all targets on a common lattice of u. The integrand is analytic in u and in
 log τ and decays at both ends, so that the trapezoid rule converges geometrically. A survey on a coarse
-lattice finds the interval where each target has mass; there the lattice is fine, and thinned for targets
-that need less. For every u the integrand is log-concave in t = log τ; it is integrated around its mode.
+lattice finds the interval where each target has mass; there the integrand is computed on a fine lattice, of
+which targets that need less take every other point, every third, …. For every u the integrand is log-concave
+in t = log τ; it is integrated around its mode.
 """
 
 from __future__ import annotations
@@ -21,17 +22,12 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from lbnn._base.arrays import device_of, eigh, namespace, take, take_rows, to_numpy
+from lbnn._base.arrays import add_to_columns, device_of, eigh, namespace, take, take_rows, to_numpy
 from lbnn._base.blocks import blocks
-from lbnn._base.types import AnyArray, Array, IndexArray
+from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.bands.data import BandKernels, BandTargets
 from lbnn.bands.prior import BandPriors, PriorTable
 
-_HOST_GROUPS = 6  # of targets, by the number of their nodes
-#: Elsewhere the number of calls counts more than that of nodes: targets that need more nodes than this part
-#: of all targets are integrated by themselves.
-_DEVICE_PART = 0.98
-_FEWEST = 16  # nodes of the thinned lattice
 _SURVEY = 4  # of so many points of the lattice one is looked at to find the interval
 _CURVED = 12.0  # e-folds below its maximum down to which the curvature of the integrand sets the step
 _WIDEST_STEP = 0.5  # the singularities of D and Q are π away from the real line: e^(−2π · π/0.5) = 7e-18
@@ -94,68 +90,53 @@ class Eigensystem:
 
 @dataclass(frozen=True)
 class Conditional:
-    """The integrals of some targets along one direction.
+    """The integrals of some targets along one direction, on a lattice of u.
 
     Attributes
     ----------
+    lattice : (M,)
+        The values of u.
+    stride : (V,)
+        Of so many points of the lattice one, beginning with the first, is a node of the target's rule.
     log_integral : (V,)
         Log of the integral over log s and log τ of prior times likelihood.
-    u, mass : (nodes, V)
-        Nodes and their posterior probabilities.
-    noise : (nodes, V)
-        E[τ | u] in squared units of the targets.
-    noise_spread : (nodes, V)
+    mass : (M, V)
+        Posterior probabilities of the nodes; zero elsewhere.
+    noise : (M, V)
+        E[τ | u] in squared units of the targets; zero where there is no mass.
+    noise_spread : (M, V)
         Standard deviation of log τ given u.
     rule_error : (V,)
         Relative error of the integral, from coarser and finer rules.
-    first, stride : (V,)
-        Positions of the nodes on the lattice: first + stride · n.
-    lattice : (M,)
-        The values of u.
     """
 
+    lattice: Array
+    stride: IndexArray
     log_integral: AnyArray
-    u: AnyArray
     mass: AnyArray
     noise: AnyArray
     noise_spread: AnyArray
     rule_error: AnyArray
-    first: AnyArray
-    stride: AnyArray
-    lattice: Array
 
     def moments(self, xp: Any) -> tuple[AnyArray, ...]:
         """E ω, E ω², E s, E τ, two moments of log s, log τ and u, skewness of u, and the error of the rule.
 
         (V,) each; ω = e^u/(1 + e^u) is the share of the signal.
         """
-        fraction = 1 / (1 + xp.exp(-self.u))
-        scale = self.noise * xp.exp(self.u)
-        log_noise, variance = self.log_noise(xp), self.noise_spread**2
-        log_scale = log_noise + self.u
-        powers = (log_scale, log_scale**2 + variance, log_noise, log_noise**2 + variance, self.u, self.u**2)
+        u, variance = device_of(self.mass).put(self.lattice)[:, None], self.noise_spread**2
+        fraction = 1 / (1 + xp.exp(-u))
+        # given u log τ is nearly normal
+        log_noise = xp.log(xp.where(self.noise > 0, self.noise, xp.ones_like(variance))) - 0.5 * variance
+        log_scale = log_noise + u
+        powers = (log_scale, log_scale**2 + variance, log_noise, log_noise**2 + variance, u, u * u)
         found = [
             xp.sum(self.mass * each, axis=0)
-            for each in (fraction, fraction * fraction, scale, self.noise, *powers)
+            for each in (fraction, fraction * fraction, self.noise * xp.exp(u), self.noise, *powers)
         ]
-        away = self.u - found[-2][None, :]
+        away = u - found[-2][None, :]
         second, third = (xp.sum(self.mass * away**power, axis=0) for power in (2, 3))
         skewness = third / xp.maximum(second, xp.full_like(second, 1e-60)) ** 1.5
         return *found, skewness, self.rule_error
-
-    def log_noise(self, xp: Any) -> AnyArray:
-        """E[log τ | u], (nodes, V): log τ is nearly normal given u."""
-        known = xp.maximum(self.noise, xp.full_like(self.noise, 1e-300))  # zero where a node is not used
-        return xp.log(known) - 0.5 * self.noise_spread**2
-
-    def on_lattice(self, values: AnyArray, xp: Any) -> AnyArray:
-        """Values (nodes, V) at their points of the lattice, (M, V), zero at the others."""
-        device, nodes = device_of(values), values.shape[0]
-        rows = device.put(np.arange(len(self.lattice)))[:, None] - self.first[None, :]
-        node = rows // self.stride[None, :]
-        here = (rows >= 0) & (node < nodes) & (rows == node * self.stride[None, :])
-        found = take_rows(values, xp.clip(node, 0, nodes - 1))
-        return xp.where(here, found, xp.zeros_like(found))
 
 
 @dataclass(frozen=True)
@@ -201,32 +182,33 @@ class Directions:
         low, high = self.range or (middle - 8.0, middle + 8.0)
         while True:  # until the lattice holds the mass of all targets
             coarse = self._lattice(low, high)
-            size = max(
-                1, self.device.block_floats * (16 if self.device.host else 1) // (_SURVEY * len(coarse))
-            )
-            pieces = list(blocks(data.count, 1, size))
+            size = self.device.block_floats * (16 if self.device.host else 1) // (_SURVEY * len(coarse))
+            pieces = list(blocks(data.count, 1, max(1, size)))
             surveys = [self._survey(line, data, squares, piece, coarse) for piece in pieces]
-            left, right = (any(bool(each[end]) for each in surveys) for end in (2, 3))
-            finest = min(float(self.xp.min(each[4])) for each in surveys)
-            if not left and not right and finest > _CLOSE * self.step:
+            inside, steps = (np.concatenate(each, axis=-1) for each in zip(*surveys, strict=True))
+            left, right = inside[0].any(), inside[-1].any()
+            if not left and not right and steps.min() > _CLOSE * self.step:
                 break
             low, high = low - _EXTENSION * left, high + _EXTENSION * right
-            self.step = min(self.step, finest)
-        # the fine lattice spans what some target needs; positions on it begin with its first point
-        first = min(int(self.xp.min(each[0])) for each in surveys) - 1
-        last = max(int(self.xp.max(each[1])) for each in surveys) + 1
+            self.step = min(self.step, float(steps.min()))
+        # the fine lattice spans what some target needs, and a coarse cell more
+        rows = np.flatnonzero(inside.any(axis=1))
+        first, last = int(rows[0]) - 1, int(rows[-1]) + 1
         ends = float(coarse[first]) - _ROOM, float(coarse[last]) + _ROOM
         before = self.range or ends
         self.range = min(before[0], ends[0]), max(before[1], ends[1])
         lattice = coarse[first] + self.step * np.arange(_SURVEY * (last - first) + 1)
+        stride = np.maximum(np.floor(steps / self.step), 1).astype(np.int64)
+        nodes = _nodes(inside[first : last + 1], stride)
         parts = [
-            self._piece(
-                line, data, squares, piece, lattice, each[0] - first, each[1] - first, self._stride(each[4])
-            )
-            for piece, each in zip(pieces, surveys, strict=True)
+            self._piece(line, data, squares, piece, lattice, nodes[:, piece], stride[piece])
+            for piece in pieces
         ]
-        log_integral, u, mass, noise, spread, error, begin, stride = _joined(parts, self.xp)
-        return Conditional(log_integral, u, mass, noise, spread, error, begin, stride, lattice)
+        joined = (
+            parts[0] if len(parts) == 1 else [self.xp.concat(e, axis=-1) for e in zip(*parts, strict=True)]
+        )
+        log_integral, mass, noise, spread, error = joined
+        return Conditional(lattice, stride, log_integral, mass, noise, spread, error)
 
     def _lattice(self, low: float, high: float) -> Array:
         """The coarse lattice (M,): multiples of `_SURVEY` steps."""
@@ -253,20 +235,13 @@ class Directions:
 
     def _survey(
         self, line: Line, data: BandTargets, squares: AnyArray, piece: slice, coarse: Array
-    ) -> tuple[AnyArray, ...]:
-        """First and last point of the lattice (M,) with mass, whether it is at an end, and the step.
-
-        (v,) each.
-        """
-        xp = self.xp
+    ) -> tuple[Mask, Array]:
+        """Where on the lattice (M,) the targets have mass (M, v), and the largest distance of nodes (v,)."""
         half_determinant, quadratic = self._sums(line, data, squares, piece, coarse)
         integrand = self._integrand(line, data, piece)
         values = integrand.roughly(self.device.put(coarse)[:, None], half_determinant[:, None], quadratic)
-        inside = values > xp.max(values, axis=0, keepdims=True) - self.precision.drop
-        first = xp.argmax(xp.astype(inside, xp.int8), axis=0)
-        last = len(coarse) - 1 - xp.argmax(xp.astype(xp.flip(inside, axis=0), xp.int8), axis=0)
-        ends = xp.any(first == 0), xp.any(last == len(coarse) - 1)
-        return first, last, *ends, self._largest_step(values)
+        inside = values > self.xp.max(values, axis=0, keepdims=True) - self.precision.drop
+        return np.asarray(to_numpy(inside), bool), to_numpy(self._largest_step(values))
 
     def _piece(
         self,
@@ -275,70 +250,50 @@ class Directions:
         squares: AnyArray,
         piece: slice,
         lattice: Array,
-        first: AnyArray,
-        last: AnyArray,
-        stride: AnyArray,
+        nodes: Mask,
+        stride: IndexArray,
     ) -> tuple[AnyArray, ...]:
-        """The integral for some of the targets on a lattice (M,)."""
+        """The integral for some of the targets at their nodes, (M, v) of the points of a lattice (M,)."""
         xp, put = self.xp, self.device.put
         half_determinant, quadratic = self._sums(line, data, squares, piece, lattice)
-        integrand, u = self._integrand(line, data, piece), put(lattice)
-        first, last = _SURVEY * (first - 1), _SURVEY * (last + 1)
-        counts = np.asarray(to_numpy((last - first) // stride), np.int64) + 2
-        parts, groups = [], self._alike(counts)  # targets with as many nodes are integrated together
-        for group in groups:
-            own = put(group)
-            some = replace(integrand, log_units=take(integrand.log_units, own, axis=-1))
-            starts, strides, values = (take(each, own, axis=-1) for each in (first, stride, quadratic))
-            nodes = max(_FEWEST, int(counts[group].max()))
-            parts.append(self._group(some, u, half_determinant, starts, strides, values, nodes))
-        back = np.empty(len(counts), np.int64)
-        back[np.concatenate(groups)] = np.arange(len(counts))
-        return tuple(take(each, put(back), axis=-1) for each in _joined(parts, xp))
-
-    def _alike(self, counts: IndexArray) -> list[IndexArray]:
-        """Groups of targets, as positions, by the number of their nodes (v,)."""
-        if self.device.host:
-            groups = min(_HOST_GROUPS, 1 + len(counts) // _FEWEST)
-            return np.array_split(np.argsort(counts, kind="stable"), groups)
-        position = int(_DEVICE_PART * (len(counts) - 1))
-        many = counts > 1.5 * np.partition(counts, position)[position]
-        return [each for each in (np.flatnonzero(~many), np.flatnonzero(many)) if len(each)]
-
-    def _group(
-        self,
-        integrand: _Integrand,
-        u: AnyArray,
-        half_determinant: AnyArray,
-        first: AnyArray,
-        stride: AnyArray,
-        quadratic: AnyArray,
-        count: int,
-    ) -> tuple[AnyArray, ...]:
-        """The integral on `count` points of the lattice (M,) for each of some targets (v,)."""
-        xp, points = self.xp, u.shape[0]
-        rows = first[None, :] + stride[None, :] * self.device.put(np.arange(count))[:, None]
-        present = rows < points
-        rows = xp.clip(rows, 0, points - 1)
-        flat = xp.reshape(rows, (-1,))
-        nodes, halves = (xp.reshape(take(each, flat, axis=0), rows.shape) for each in (u, half_determinant))
-        log_mass, noise, spread = integrand.over_noise(nodes, halves, take_rows(quadratic, rows))
-        log_mass = xp.where(present, log_mass, xp.full_like(log_mass, -math.inf))
+        integrand, u, flat = self._integrand(line, data, piece), put(lattice), np.flatnonzero(nodes)
+        found = []
+        # some nodes at a time on the host, where arrays stay in the cache; all elsewhere, in few calls
+        for part in blocks(len(flat), 1, _CACHED if self.device.host else len(flat)):
+            row, column = np.divmod(flat[part], nodes.shape[1])
+            some = replace(integrand, log_units=take(integrand.log_units[0, :], put(column), axis=0))
+            there, half = (take(each, put(row), axis=0) for each in (u, half_determinant))
+            own = take(xp.reshape(quadratic, (-1,)), put(flat[part]), axis=0)
+            found.append(xp.stack(some.over_noise(there, half, own)))
+        values = found[0] if len(found) == 1 else xp.concat(found, axis=1)
+        on_lattice = add_to_columns(self.device.zeros(3, nodes.size), flat, values)
+        log_mass, noise, spread = (xp.reshape(on_lattice[i, :], nodes.shape) for i in range(3))
+        log_mass = xp.where(put(nodes), log_mass, xp.full_like(log_mass, -math.inf))
         top = xp.max(log_mass, axis=0)
         mass = xp.exp(log_mass - top[None, :])
         total = xp.sum(mass, axis=0)
-        width, mass = self.step * xp.astype(stride, xp.float64), mass / total[None, :]
-        error = _trapezoid_error(mass, present, xp)
-        if not integrand.given_noise:
-            peak = xp.argmax(mass, axis=0)[None, :]
-            there = (
-                take_rows(nodes, peak),
-                take_rows(halves, peak),
-                take_rows(quadratic, take_rows(rows, peak)),
+        log_integral, mass = top + xp.log(total * put(self.step * stride)), mass / total[None, :]
+        error = self._trapezoid_error(mass, nodes, stride)
+        if not data.given_noise:
+            peak = xp.argmax(mass, axis=0)
+            own = take_rows(quadratic, peak[None, :])[0, :]
+            here = replace(integrand, log_units=integrand.log_units[0, :])
+            finer = here.over_noise(
+                take(u, peak, axis=0), take(half_determinant, peak, axis=0), own, finer=True
             )
-            finer = integrand.over_noise(*there, finer=True)[0]
-            error = error + xp.abs(take_rows(log_mass, peak) - finer)[0, :]
-        return top + xp.log(total * width), nodes, mass, noise, spread, error, first, stride
+            error = error + xp.abs(take_rows(log_mass, peak[None, :])[0, :] - finer[0])
+        return log_integral, mass, noise, spread, error
+
+    def _trapezoid_error(self, mass: AnyArray, nodes: Mask, stride: IndexArray) -> AnyArray:
+        """Relative error (V,) of the trapezoid rule from its terms (M, V): of the step, and beyond the ends.
+
+        Half of the step squares the error, or more: that of every other node is squared.
+        """
+        xp, put, rows = self.xp, self.device.put, np.arange(len(nodes))[:, None]
+        every_other = xp.sum(xp.where(put(rows % (2 * stride) == 0), mass, xp.zeros_like(mass)), axis=0)
+        first, last = np.argmax(nodes, axis=0), len(nodes) - 1 - np.argmax(nodes[::-1], axis=0)
+        ends = xp.sum(take_rows(mass, put(np.stack([first, last]))), axis=0)
+        return (2 * every_other - 1) ** 2 + _BEYOND * ends
 
     def _largest_step(self, survey: AnyArray) -> AnyArray:
         """Largest distance of nodes, by the largest curvature where the mass is, (V,)."""
@@ -349,38 +304,15 @@ class Directions:
         step = self.precision.deviations / xp.sqrt(xp.maximum(curvature, xp.full_like(curvature, 1e-6)))
         return xp.clip(step, 0.0, _WIDEST_STEP)
 
-    def _stride(self, step: AnyArray) -> AnyArray:
-        """Points of the lattice from node to node, for their largest distances (V,)."""
-        xp = self.xp
-        return xp.astype(xp.maximum(xp.floor(step / self.step), xp.ones_like(step)), xp.int64)
 
+def _nodes(inside: Mask, stride: IndexArray) -> Mask:
+    """Nodes of the targets on the fine lattice, (M, V), from the points (C, V) of the coarse one with mass.
 
-def _trapezoid_error(mass: AnyArray, present: AnyArray, xp: Any) -> AnyArray:
-    """Relative error (V,) of the trapezoid rule from its terms (nodes, V): of the step, and beyond the ends.
-
-    Half of the step squares the error, or more: that of every other node is squared.
+    From a coarse cell before the first to one after the last, every `stride` (V,) points.
     """
-    last = xp.sum(xp.astype(present, xp.int64), axis=0) - 1
-    ends = mass[0, :] + take_rows(mass, last[None, :])[0, :]
-    return (2 * xp.sum(mass[::2, :], axis=0) - 1) ** 2 + _BEYOND * ends
-
-
-def _joined(parts: list[tuple[AnyArray, ...]], xp: Any) -> list[AnyArray]:
-    """Results of pieces side by side, (nodes, V) each; those with fewer nodes are filled up without mass."""
-    if len(parts) == 1:
-        return list(parts[0])
-    most = max(part[1].shape[0] for part in parts)
-
-    def filled(array: AnyArray) -> AnyArray:
-        """An array (nodes, v) filled up with zeros to the most nodes."""
-        missing = most - array.shape[0]
-        if array.ndim == 1 or not missing:
-            return array
-        return xp.concat(
-            [array, xp.zeros((missing, array.shape[1]), dtype=array.dtype, device=array.device)], axis=0
-        )
-
-    return [xp.concat([filled(each) for each in column], axis=-1) for column in zip(*parts, strict=True)]
+    first, last = np.argmax(inside, axis=0) - 1, len(inside) - np.argmax(inside[::-1], axis=0)
+    rows = np.arange(_SURVEY * (len(inside) - 1) + 1)[:, None]
+    return np.asarray((rows >= _SURVEY * first) & (rows <= _SURVEY * last) & (rows % stride == 0), bool)
 
 
 @dataclass(frozen=True)
@@ -390,7 +322,7 @@ class _Integrand:
     examples: int
     given_noise: bool
     table: PriorTable
-    log_units: AnyArray  # (1, V)
+    log_units: AnyArray  # (1, V), or (nodes,)
     precision: Precision
     xp: Any
 
@@ -409,7 +341,7 @@ class _Integrand:
     def over_noise(
         self, u: AnyArray, half_determinant: AnyArray, quadratic: AnyArray, finer: bool = False
     ) -> tuple[AnyArray, AnyArray, AnyArray]:
-        """Log of the integral over t, E[τ | u] and the deviation of t given u, (nodes, V) each."""
+        """Log of the integral over t, E[τ | u] and the deviation of t given u, (nodes,) each."""
         xp = self.xp
         offset = u + self.log_units
         constant = -half_determinant - 0.5 * self.examples * math.log(2 * math.pi)
@@ -422,13 +354,12 @@ class _Integrand:
         noise = xp.zeros_like(top)
         places, log_weights = _rule(self.examples, self.precision.noise_error, finer)
         here = device_of(top)
-        # few nodes at a time on the host, where arrays stay in the cache; all at once elsewhere, in few calls
-        at_once = max(1, _CACHED // top.size) if here.host else len(places)
+        at_once = max(1, _CACHED // top.shape[0]) if here.host else len(places)
         for part in blocks(len(places), 1, at_once):
-            place = here.put(places[part])[:, None, None]
-            t = mode[None, ...] + place * width[None, ...]
-            value = self._log_value(t, offset[None, ...], quadratic[None, ...]) - top[None, ...]
-            term = xp.exp(value + here.put(log_weights[part])[:, None, None])
+            place = here.put(places[part])[:, None]
+            t = mode[None, :] + place * width[None, :]
+            value = self._log_value(t, offset[None, :], quadratic[None, :]) - top[None, :]
+            term = xp.exp(value + here.put(log_weights[part])[:, None])
             total, first = total + xp.sum(term, axis=0), first + xp.sum(place * term, axis=0)
             second = second + xp.sum(place * place * term, axis=0)
             noise = noise + xp.sum(term * xp.exp(t), axis=0)
