@@ -8,10 +8,13 @@ import numpy as np
 
 from lbnn.plots._style import COLOURS, MARKERS, axes_or_new
 from lbnn.theories.comparison import Comparison
-from lbnn.theories.discrepancy import SMALLEST_SHOWN, shown_quantities
+from lbnn.theories.discrepancy import QUANTITIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+#: Smaller errors stand at the left edge.
+_SMALLEST_SHOWN = 1e-5
 
 
 def comparison(result: Comparison, ax: Axes | None = None) -> Axes:
@@ -43,10 +46,11 @@ def comparison(result: Comparison, ax: Axes | None = None) -> Axes:
     axes = axes_or_new(ax)
     if ax is None:
         axes.figure.set_size_inches(8.0, 4.2)  # type: ignore[union-attr]
-    quantities = shown_quantities(result.rows)
+    answered = {row.quantity for row in result.rows}
+    quantities = [name for name in QUANTITIES if name in answered]
     for position, quantity in enumerate(quantities):
         noise = max(row.monte_carlo for row in result.rows if row.quantity == quantity)
-        if noise > SMALLEST_SHOWN:
+        if noise > _SMALLEST_SHOWN:
             axes.barh(position, noise, height=0.8, color="0.5", alpha=0.25, linewidth=0)
     count = len(result.theories)
     for number, name in enumerate(result.theories):
@@ -54,7 +58,7 @@ def comparison(result: Comparison, ax: Axes | None = None) -> Axes:
         heights = [quantities.index(row.quantity) + 0.6 * ((number + 0.5) / count - 0.5) for row in rows]
         errors = np.abs([row.error for row in rows])
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-        inside = errors >= SMALLEST_SHOWN
+        inside = errors >= _SMALLEST_SHOWN
         axes.plot(
             errors[inside],
             np.array(heights)[inside],
@@ -65,12 +69,12 @@ def comparison(result: Comparison, ax: Axes | None = None) -> Axes:
         )
         for height in np.array(heights)[~inside]:  # beyond the axis: an arrow, no measured place
             axes.annotate(
-                "", (SMALLEST_SHOWN / 1.45, height), (SMALLEST_SHOWN * 1.5, height),
+                "", (_SMALLEST_SHOWN / 1.45, height), (_SMALLEST_SHOWN * 1.5, height),
                 arrowprops={"arrowstyle": "->", "color": colour, "linewidth": 1.5},
             )  # fmt: skip
     axes.set(xscale="log", xlabel="distance to the exact answer", yticks=range(len(quantities)))
     axes.set_yticklabels([f"{name} (nats)" if name == "log evidence" else name for name in quantities])
-    axes.set_xlim(left=SMALLEST_SHOWN / 1.5)
+    axes.set_xlim(left=_SMALLEST_SHOWN / 1.5)
     axes.set_ylim(len(quantities) - 0.5, -0.5)
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return axes

@@ -19,7 +19,7 @@ from lbnn.posterior import Posterior
 from lbnn.predict.feature_kernel import average_feature_kernel
 from lbnn.predict.network import NetworkPredictive
 from lbnn.scale.measure import ScaleMeasure
-from lbnn.theories.discrepancy import QUANTITIES, Discrepancy, error_grid, error_picture, legend
+from lbnn.theories.discrepancy import QUANTITIES, Discrepancy, error_grid
 from lbnn.theories.limits.regimes import THEORIES, as_setting
 from lbnn.theories.limits.theory import Theory
 from lbnn.theories.view_comparison import compare_views
@@ -69,14 +69,11 @@ class Comparison:
         )
 
     def _repr_html_(self) -> str:
-        """A table of the errors and a picture of them."""
-        names, caption = tuple(self.theories), f"{self.exact!r}: errors of limit theories"
+        """A table of the errors."""
+        caption = f"{self.exact!r}: errors of limit theories"
         table = html_table(("theory", *QUANTITIES), self.grid(), caption)
         reasons = "".join(f"<li>{escape(f'{name}: {reason}')}</li>" for name, reason in self.left_out.items())
-        picture = (
-            f"<div>{error_picture(names, self.rows)}</div><div>{legend(names)}</div>" if self.rows else ""
-        )
-        return f"{table}{picture}" + (f"<p>Not compared:</p><ul>{reasons}</ul>" if reasons else "")
+        return table + (f"<p>Not compared:</p><ul>{reasons}</ul>" if reasons else "")
 
     def grid(self) -> list[tuple[str, ...]]:
         """The errors as text: a line for each theory, a cell for each quantity; then Monte Carlo errors."""
