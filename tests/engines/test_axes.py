@@ -8,7 +8,7 @@ import lbnn
 from lbnn.engines.estimate import Answer
 from lbnn.engines.inference import InferenceOptions
 from lbnn.engines.run import draw_posterior
-from lbnn.engines.target import ScaleTarget
+from lbnn.engines.target import Target
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from tests.referees.statistics import assert_agrees
 
@@ -25,7 +25,7 @@ def switched_off_directions() -> tuple[GaussianLikelihood, np.ndarray]:
 
 def draws(rotation: np.ndarray, factor: GaussianLikelihood) -> Answer:
     coordinates = lbnn.Network((20,)).scale_prior(6).coordinates
-    return draw_posterior(ScaleTarget(coordinates, factor, rotation), InferenceOptions(0.05, 0))
+    return draw_posterior(Target(coordinates, factor, rotation), InferenceOptions(0.05, 0))
 
 
 def test_evidence_is_the_same_in_other_axes() -> None:

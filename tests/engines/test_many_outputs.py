@@ -15,7 +15,7 @@ from lbnn.engines.estimate import Call
 from lbnn.engines.policy import POLICY
 from lbnn.engines.rowwise import Candidate, EntryProposal, RowProposal, RowSample, proposals, row_estimates
 from lbnn.engines.run import principal_axes
-from lbnn.engines.target import ScaleTarget
+from lbnn.engines.target import Target
 from lbnn.engines.verdict import agree, can_check
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.make import make_noise
@@ -25,20 +25,20 @@ from tests.helpers.problems import Array, Problem, make_problem
 from tests.referees.statistics import assert_agrees
 
 
-def target_of(data: Problem, widths: tuple[int, ...], beta: float) -> ScaleTarget:
+def target_of(data: Problem, widths: tuple[int, ...], beta: float) -> Target:
     """The target that `condition` samples."""
     spectrum = Spectrum.from_inputs(data.X, data.Y)
     likelihood = make_noise("independent", beta, spectrum).likelihood(spectrum)
     prior = lbnn.Network(widths).scale_prior(spectrum.outputs)
     axes = principal_axes(likelihood.gradient_rows, prior.widths)
-    return ScaleTarget(prior.coordinates, likelihood, axes)
+    return Target(prior.coordinates, likelihood, axes)
 
 
 def sampled(candidate: Candidate, size: int, seed: int = 0) -> RowSample:
     return candidate.sample(size, np.random.default_rng(seed))
 
 
-def constant(target: ScaleTarget) -> float:
+def constant(target: Target) -> float:
     assert isinstance(target.likelihood, GaussianLikelihood)
     return target.likelihood.log_constant
 
@@ -156,7 +156,7 @@ def test_laws_of_axes_show_both_phases() -> None:
 # ---------------------------------------------------------------- through the front door
 
 
-def twice_slope(target: ScaleTarget, L: Array) -> Array:
+def twice_slope(target: Target, L: Array) -> Array:
     """2 L ∂f/∂L = F (∂f/∂F)ᵀ for any root F of L."""
     values, vectors = np.linalg.eigh(L)
     root = vectors * np.sqrt(values)

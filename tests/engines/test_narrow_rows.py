@@ -14,7 +14,7 @@ from scipy import special, stats
 
 import lbnn
 from lbnn.engines.rowwise import proposals
-from lbnn.engines.target import ScaleTarget
+from lbnn.engines.target import Target
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.prior import ScalePrior
 
@@ -82,7 +82,7 @@ def test_draws_of_the_prior_weigh_the_same():
     rng = np.random.default_rng(6)
     weak = GaussianLikelihood(np.full(4, 0.01), 0.1 * rng.normal(size=(4, 12)), 0.0, 4, 1.0)
     prior = ScalePrior((4,), 12)
-    target = ScaleTarget(prior.coordinates, weak, np.eye(12))
+    target = Target(prior.coordinates, weak, np.eye(12))
     sample = next(proposals(target))[0].sample(64, rng)
     factors = prior.coordinates.factors(rng.normal(size=(4000, target.dimension)))
     plain = target.log_likelihood(factors[0], np.eye(12))

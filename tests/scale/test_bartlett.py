@@ -9,7 +9,7 @@ import pytest
 from scipy import special, stats
 
 import lbnn
-from lbnn.engines.target import ScaleTarget
+from lbnn.engines.target import Target
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.hidden_kernel import dual, dual_prior
 from lbnn.scale.bartlett import _ChiTable
@@ -166,21 +166,21 @@ def test_coordinates_of_raw_weights_are_standard_normal(width: int, outputs: int
 
 def primal_target(
     widths: tuple[int, ...], outputs: int, beta: float, variances: tuple[float, ...] | None = None
-) -> ScaleTarget:
+) -> Target:
     data = make_problem(6, 8, outputs, seed=10)
     values, vectors = np.linalg.eigh(data.gram)
     noise = 0.0 if math.isinf(beta) else 1 / beta
     factor = GaussianLikelihood(values, vectors.T @ data.columns, 0.0, 6, noise)
     prior = lbnn.Network(widths, prior_variances=variances).scale_prior(outputs)
-    return ScaleTarget(prior.coordinates, factor, random_rotation(outputs, 16))
+    return Target(prior.coordinates, factor, random_rotation(outputs, 16))
 
 
-def dual_target(width: int, outputs: int, beta: float) -> ScaleTarget:
+def dual_target(width: int, outputs: int, beta: float) -> Target:
     factor = primal_target((width,), outputs, beta).likelihood
     assert isinstance(factor, GaussianLikelihood)
     prior = lbnn.Network((width,)).scale_prior(outputs)
     rank = len(factor.eigenvalues)
-    return ScaleTarget(dual_prior(prior, rank).coordinates, dual(factor), random_rotation(rank, 17))
+    return Target(dual_prior(prior, rank).coordinates, dual(factor), random_rotation(rank, 17))
 
 
 TARGETS = {

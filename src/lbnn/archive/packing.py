@@ -24,7 +24,7 @@ from lbnn.engines.laws import FactorLaw, SampledLaw
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
 from lbnn.engines.run import draw_posterior
 from lbnn.engines.signal_noise import SignalNoiseInference
-from lbnn.engines.target import ScaleLikelihood, ScaleTarget
+from lbnn.engines.target import ScaleLikelihood, Target
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.views import ViewDesign, ViewLikelihood
 from lbnn.noise.kind import Noise
@@ -344,7 +344,7 @@ def _unpack_sampled(
     single_output: bool,
 ) -> ScaleMeasure:
     points, log_weights, groups = (arrays[f"draws.{name}"] for name in ("points", "log_weights", "groups"))
-    target = ScaleTarget(prior.coordinates, data, arrays["draws.rotation"])
+    target = Target(prior.coordinates, data, arrays["draws.rotation"])
     _require(points.shape == (len(log_weights), target.dimension), "shape of the draws")
     _require(groups.shape == log_weights.shape, "shape of the groups")
     _require(target.rotation.shape == prior.mean.shape, "shape of the rotation")

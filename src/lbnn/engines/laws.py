@@ -17,7 +17,7 @@ from lbnn.engines.mixture import laplace_mixture_of
 from lbnn.engines.modes import Mode, find_modes, scan_axes
 from lbnn.engines.pareto import pareto_k
 from lbnn.engines.policy import POLICY
-from lbnn.engines.target import ScaleLikelihood, ScaleTarget
+from lbnn.engines.target import ScaleLikelihood, Target
 from lbnn.engines.total_target import TotalTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
 from lbnn.scale.bartlett import product
@@ -86,11 +86,11 @@ class SampledLaw(AtomLaw):
 
     def __init__(
         self,
-        target: ScaleTarget,
+        target: Target,
         answer: Answer,
         scales: Array,
         options: InferenceOptions,
-        again: Callable[[ScaleTarget, InferenceOptions], Answer],
+        again: Callable[[Target, InferenceOptions], Answer],
     ) -> None:
         """With the scales (m, n_d, n_d) of an answer."""
         super().__init__(answer.weights, scales)
@@ -145,7 +145,7 @@ class SampledLaw(AtomLaw):
         ratio = self._log_tilted(tilted, points, log_weights, log_own)
         return ratio + likelihood.log_constant - own.log_constant
 
-    def _log_tilted(self, tilted: ScaleTarget, points: Array, log_weights: Array, log_own: Array) -> float:
+    def _log_tilted(self, tilted: Target, points: Array, log_weights: Array, log_own: Array) -> float:
         """Log of ∫ of another target over ∫ of the own one, from own draws (m, D) or by a new run."""
         fewest = max(_FEWEST_FOR_TILT, self.options.target_error**-2)  # 100 leave an error of 0.1
         log_average = log_tilted_average(points, log_weights, log_own, tilted.log_density, fewest)

@@ -119,7 +119,7 @@ def scan_axes(target: TotalTarget, frame: Array) -> list[AxisScan]:
 
 def _scan_leading(target: TotalTarget, frame: Array, places: list[int], logs: Array) -> Array:
     """Log posterior of a diagonal T along every axis, the others at values typical a priori, (axes, m)."""
-    law, likelihood = target.law, getattr(target.target, "likelihood", None)
+    law, likelihood = target.law, target.target.likelihood
     if isinstance(likelihood, GaussianLikelihood) and likelihood.units is None and not likelihood.flat:
         rows = examples_of(likelihood, frame)  # a product over axes, whatever the others are
         assert rows is not None

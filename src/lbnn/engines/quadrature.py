@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -28,7 +28,7 @@ from lbnn._base.warn import warn
 from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.inference import Diagnostics, ScaleInference
 from lbnn.engines.policy import GROUPS
-from lbnn.engines.target import ScaleTarget
+from lbnn.engines.target import Target
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.hidden_kernel import dual_prior, primal_factors
 from lbnn.scale.bartlett import product
@@ -60,7 +60,7 @@ def infer_quadrature(
     return ScaleInference(measure, likelihood.log_constant + nodes.log_total, 0.0, diagnostics)
 
 
-def rank_one_estimate(target: ScaleTarget, call: Call) -> tuple[Estimate, tuple[str, ...]]:
+def rank_one_estimate(target: Target, call: Call) -> tuple[Estimate, tuple[str, ...]]:
     """Exact evidence and independent draws for data of rank one, and what is said of the quadrature.
 
     The target is that of L, or of the hidden kernel where L has no density of its own.
@@ -296,26 +296,17 @@ def log_value_in_logs(likelihood: GaussianLikelihood, x: Array) -> Array:
 
 
 def data_slope(likelihood: GaussianLikelihood, x: Array) -> Array:
-    """Derivative of log p(Y | λ) in x = log λ: −½ Σ_i (1 − y_i²/v_i) g_i λ/v_i with v_i = τ + g_i λ, (m,)."""
-    result = np.zeros_like(x)
-    for here, signal, variance in _data_blocks(likelihood, x):
-        missing = likelihood.multiplicity - likelihood.targets[:, 0] ** 2 / variance
-        result[here] = -0.5 * (missing * signal / variance).sum(axis=1)
-    return result
+    """Derivative of log p(Y | λ) in x = log λ, (m,): half of that in log √λ."""
+    root = np.exp(x / 2)
+    return 0.5 * root * likelihood.of_root.value_and_gradient(root[:, None, None])[1][:, 0, 0]
 
 
 def size_of_terms(likelihood: GaussianLikelihood, x: Array) -> Array:
-    """½ Σ_i |log v_i| + y_i²/v_i, (m,): the sizes of what log p(Y | λ) is a sum of."""
+    """½ Σ_i |log v_i| + y_i²/v_i with v_i = τ + g_i λ, (m,): the sizes of what log p(Y | λ) is a sum of."""
     result = np.zeros_like(x)
-    for here, _, variance in _data_blocks(likelihood, x):
-        logs = likelihood.multiplicity * np.abs(np.log(variance))
-        result[here] = 0.5 * (logs + likelihood.targets[:, 0] ** 2 / variance).sum(axis=1)
-    return result
-
-
-def _data_blocks(likelihood: GaussianLikelihood, x: Array) -> Iterator[tuple[slice, Array, Array]]:
-    """g_i λ and v_i = τ + g_i λ for blocks of x, each (block, r); nothing where the data say nothing."""
     if not likelihood.flat:
         for here in blocks(len(x), len(likelihood.eigenvalues)):
-            signal = likelihood.eigenvalues * np.exp(x[here, None])
-            yield here, signal, likelihood.noise_variance + signal
+            variance = likelihood.noise_variance + likelihood.eigenvalues * np.exp(x[here, None])
+            logs = likelihood.multiplicity * np.abs(np.log(variance))
+            result[here] = 0.5 * (logs + likelihood.targets[:, 0] ** 2 / variance).sum(axis=1)
+    return result

@@ -17,7 +17,7 @@ import numpy as np
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.estimate import Estimate
 from lbnn.engines.importance import GaussianProposal, bounded_root, find_mode
-from lbnn.engines.target import ScaleTarget, Target, turned_points
+from lbnn.engines.target import Target, turned_points
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.relative_rows import RelativeCoordinates
 
@@ -68,17 +68,16 @@ def relative_rows_apply(target: Target) -> bool:
     Not for the hidden kernel: the prior alone determines its rows along weak directions of the data, and
     does so in plain coordinates.
     """
-    if not isinstance(target, ScaleTarget) or not target.any_frame:
-        return False
-    if isinstance(target.likelihood, GaussianLikelihood) and target.likelihood.of_kernel:
+    own = target.likelihood
+    if not target.any_frame or (isinstance(own, GaussianLikelihood) and own.of_kernel):
         return False
     first, last = target.coordinates.shapes[0], target.coordinates.shapes[-1]
     return last.columns == first.columns < first.rows
 
 
 def relative_target(
-    target: ScaleTarget, start: Array | None = None, *, strongest_first: bool = False
-) -> tuple[ScaleTarget, Array]:
+    target: Target, start: Array | None = None, *, strongest_first: bool = False
+) -> tuple[Target, Array]:
     """The posterior in relative coordinates, and the mode (D,) in them next to start (D,), in plain ones.
 
     The frame is that in which L is diagonal at the mode, where the rows below are zero on average. Of the
@@ -90,15 +89,13 @@ def relative_target(
     return replace(turned, coordinates=RelativeCoordinates.at(turned.coordinates, mode)), mode
 
 
-def relative_gaussian(
-    target: ScaleTarget, *, strongest_first: bool = False
-) -> tuple[ScaleTarget, BlockGaussian]:
+def relative_gaussian(target: Target, *, strongest_first: bool = False) -> tuple[Target, BlockGaussian]:
     """The posterior in relative coordinates and the Gaussian at its mode, as `relative_target` has them."""
     relative, mode = relative_target(target, strongest_first=strongest_first)
     return relative, block_gaussian(relative, mode)
 
 
-def plain_estimate(estimate: Estimate, relative: ScaleTarget) -> Estimate:
+def plain_estimate(estimate: Estimate, relative: Target) -> Estimate:
     """The same draws in plain coordinates, for what comes after."""
     coordinates = relative.coordinates
     assert isinstance(coordinates, RelativeCoordinates)
@@ -106,7 +103,7 @@ def plain_estimate(estimate: Estimate, relative: ScaleTarget) -> Estimate:
     return replace(estimate, locate=lambda: coordinates.to_plain(estimate.points), target=plain)
 
 
-def _frame(target: ScaleTarget, mode: Array, strongest_first: bool) -> Array:
+def _frame(target: Target, mode: Array, strongest_first: bool) -> Array:
     """Axes (n_d, n_d): those of L at the mode, in one of two orders, then those of targets outside."""
     columns = target.coordinates.shapes[0].columns
     vectors = np.linalg.eigh(target.scales(mode[None])[0]).eigenvectors[:, ::-1]
@@ -115,7 +112,7 @@ def _frame(target: ScaleTarget, mode: Array, strongest_first: bool) -> Array:
     return np.hstack([seen if strongest_first else seen[:, ::-1], rest @ within])
 
 
-def block_gaussian(target: ScaleTarget, start: Array) -> BlockGaussian:
+def block_gaussian(target: Target, start: Array) -> BlockGaussian:
     """The Gaussian at the mode next to start (D,) of a target in relative coordinates."""
     coordinates = target.coordinates
     assert isinstance(coordinates, RelativeCoordinates)
@@ -149,7 +146,7 @@ def _blocks(coordinates: RelativeCoordinates) -> list[list[IndexArray]]:
     return [[*square, *below], *([[inner]] if len(inner) else [])]
 
 
-def _curvature(target: ScaleTarget, mode: Array, blocks: list[IndexArray]) -> list[Array]:
+def _curvature(target: Target, mode: Array, blocks: list[IndexArray]) -> list[Array]:
     """Blocks of the Hessian of the negative log posterior at the mode (D,), (size, size) each."""
     rng, repeats = np.random.default_rng(0), _SIGNS if len(blocks) > 1 else 1
     largest = max(map(len, blocks))

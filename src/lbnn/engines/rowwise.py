@@ -40,7 +40,7 @@ from lbnn._base.types import Array, IndexArray
 from lbnn.engines.axis_laws import FLATTEST, AxisLaws, Examples, Groups, examples_of
 from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.policy import GROUPS, POLICY, Policy
-from lbnn.engines.target import ScaleTarget, Target
+from lbnn.engines.target import Target
 from lbnn.engines.verdict import agree, can_check, reaches
 from lbnn.scale.measure import effective_atoms
 from lbnn.scale.total_factor import RowRecursion, TotalFactorLaw, rotate_factors
@@ -387,8 +387,7 @@ class RowSample:
 
 def proposals(target: Target) -> Iterator[list[Candidate]]:
     """For each order of the axes the proposals to try; none where rows do not apply."""
-    likelihood = target.likelihood if isinstance(target, ScaleTarget) else None
-    first = examples_of(likelihood, target.rotation)
+    first = examples_of(target.likelihood, target.rotation)
     if first is None or not (target.coordinates.square or first.noise.all()):
         return
     law = TotalFactorLaw(target.coordinates.shapes)
@@ -398,7 +397,7 @@ def proposals(target: Target) -> Iterator[list[Candidate]]:
     names = ("rows of T, strongest axis first", "rows of T, weakest axis first")
     for order, name in zip(_orders(law, first), names, strict=True):
         frame = target.rotation[:, order]
-        examples = examples_of(likelihood, frame)
+        examples = examples_of(target.likelihood, frame)
         assert examples is not None
         yield _plans(target, law, frame, examples, name)
 

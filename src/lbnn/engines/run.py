@@ -45,7 +45,7 @@ from lbnn.engines.rowwise import rough_rows, row_estimates
 from lbnn.engines.smc import smc_estimate
 from lbnn.engines.spectral import reverse_estimate, spectral_estimate
 from lbnn.engines.strategy import Plan, Problem, Step, plan
-from lbnn.engines.target import ScaleLikelihood, ScaleTarget, Target, log_diagonal, turned_points
+from lbnn.engines.target import ScaleLikelihood, Target, log_diagonal, turned_points
 from lbnn.engines.total_target import FactorSpace, TotalTarget
 from lbnn.engines.verdict import (
     TAKE_OR_RAISE,
@@ -190,18 +190,16 @@ class Run:
             )
         return self.samplings[of]
 
-    def _target(self, of: str) -> ScaleTarget:
+    def _target(self, of: str) -> Target:
         if of == "kernel":
             return dual_target(self.prior, _gaussian(self.likelihood))
         if self.problem.deficient:
             return deficient_target(self.prior, _gaussian(self.likelihood))
         return primal_target(self.prior, self.likelihood)
 
-    def _target_of(self, answer: Answer, of: str) -> ScaleTarget:
+    def _target_of(self, answer: Answer, of: str) -> Target:
         """The target whose coordinates the draws of an answer have."""
-        target = answer.estimate.target or self._sampling(of).target
-        assert isinstance(target, ScaleTarget)
-        return target
+        return answer.estimate.target or self._sampling(of).target
 
     def _inference(self, of: str, answer: Answer) -> ScaleInference:
         if of == "kernel":
@@ -306,13 +304,13 @@ def _taken(estimate: Estimate, index: IndexArray | slice, log_weights: Array | N
 # ---------------------------------------------------------------- targets
 
 
-def primal_target(prior: ScalePrior, likelihood: ScaleLikelihood) -> ScaleTarget:
+def primal_target(prior: ScalePrior, likelihood: ScaleLikelihood) -> Target:
     """The posterior of L in the axes of the data, whatever signs a library gives to eigenvectors."""
     axes = one_sign(principal_axes(likelihood.gradient_rows, prior.widths))
-    return ScaleTarget(prior.coordinates, likelihood, axes)
+    return Target(prior.coordinates, likelihood, axes)
 
 
-def deficient_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> ScaleTarget:
+def deficient_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> Target:
     """Zero temperature with targets of deficient rank; outputs are turned so that zero targets come first.
 
     There det(C)^{−p/2}, C the leading block of L, is singular where C is, and nothing in the data keeps L
@@ -323,13 +321,13 @@ def deficient_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> Scale
     right, zeros = np.linalg.svd(likelihood.targets, full_matrices=True).Vh, prior.outputs - rank
     rotation = one_sign(np.concatenate([right[rank:], right[:rank]]).T)
     coordinates = prior._tilted_coordinates(zeros, likelihood.examples)
-    return ScaleTarget(coordinates, replace(likelihood, zeros=zeros), rotation, any_frame=False)
+    return Target(coordinates, replace(likelihood, zeros=zeros), rotation, any_frame=False)
 
 
-def dual_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> ScaleTarget:
+def dual_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> Target:
     """The posterior of the last hidden kernel Λ in the axes of the data."""
     coordinates, data = dual_prior(prior, len(likelihood.eigenvalues)).coordinates, dual(likelihood)
-    return ScaleTarget(coordinates, data, principal_axes(data.gradient_rows, prior.widths))
+    return Target(coordinates, data, principal_axes(data.gradient_rows, prior.widths))
 
 
 def principal_axes(rows: Array, widths: tuple[int, ...]) -> Array:
@@ -372,7 +370,7 @@ class Sampling:
         self.narrow = spectral or law.columns < law.rows
         self.small = law.dimension <= call.policy.most_for_mixture
         self.limited = self.narrow or (self.small and not completed)  # other estimates follow: little work
-        own = target.likelihood if isinstance(target, ScaleTarget) else None
+        own = target.likelihood
         rows = isinstance(own, GaussianLikelihood) and not (own.of_kernel or own.zeros)
         self.complete = rows or isinstance(own, Scatter)  # data with common axes, as a function of L
 
@@ -432,9 +430,9 @@ class Sampling:
         return gaussian_importance(self.target, self.mode, self.call, "Gaussian at the mode")
 
     @cached_property
-    def relative(self) -> tuple[ScaleTarget, GaussianProposal] | None:
+    def relative(self) -> tuple[Target, GaussianProposal] | None:
         """The posterior with rows of T_d measured by its square block, and the Gaussian at its mode."""
-        return relative_gaussian(self._scale_target) if relative_rows_apply(self.target) else None
+        return relative_gaussian(self.target) if relative_rows_apply(self.target) else None
 
     # -- steps
 
@@ -451,7 +449,7 @@ class Sampling:
 
     def _quadrature(self, last: bool) -> Answer:
         """Deterministic evidence and independent draws: there is nothing to check."""
-        target = self._scale_target
+        target = self.target
         estimate, doubts = rank_one_estimate(target, self.call)
         name = "quadrature" if _gaussian(target.likelihood).of_kernel else "dual quadrature"
         return verdict(name, estimate, None, self.call, needs_check=False, advice=TAKE_OR_RAISE, more=doubts)
@@ -543,7 +541,7 @@ class Sampling:
         found = gaussian_importance(target, proposal, self.call, "relative rows", self.target)
         if not reaches(found, self.call):
             return None
-        other, beside = relative_gaussian(self._scale_target, strongest_first=True)
+        other, beside = relative_gaussian(self.target, strongest_first=True)
         method, size = "relative rows with the axes in another order", len(found.log_weights) // GROUPS
         check = gaussian_round(other, beside, self.call, method, self.target, size)
         trusted = check if can_check(check, self.policy) else None
@@ -584,7 +582,7 @@ class Sampling:
         needs_check = not self.call.options.rough
         check = self._spectral_check() if needs_check else None
         beside = check.error if isinstance(check, EvidenceEstimate) else math.inf
-        estimate = spectral_estimate(self._scale_target, self.call, beside)
+        estimate = spectral_estimate(self.target, self.call, beside)
         answer = verdict("smc", estimate, check, self.call, needs_check=needs_check, advice=TAKE_OR_RAISE)
         return self._thinned(answer)
 
@@ -595,7 +593,7 @@ class Sampling:
             doubted = other is not None and can_check(other, self.policy)
             if other is None or not doubted or agree(first, other, self.policy):
                 return first
-        return reverse_estimate(self._scale_target, self.call)
+        return reverse_estimate(self.target, self.call)
 
     def _smc(self, last: bool) -> Answer:
         """Sequential Monte Carlo; its check is the mixture, or rows and the Gaussian in many dimensions."""
@@ -680,12 +678,6 @@ class Sampling:
         stride = math.ceil(count / min(_MOST_ATOMS, max(_LARGEST_SAMPLE // each, 1)))
         keep = slice(None, None, stride + 1 - stride % 2)
         return replace(answer, estimate=_taken(answer.estimate, keep))
-
-    @property
-    def _scale_target(self) -> ScaleTarget:
-        """The target, where a step needs the data and not only a density."""
-        assert isinstance(self.target, ScaleTarget)
-        return self.target
 
 
 def _interdecile(log_weights: Array) -> float:

@@ -48,7 +48,7 @@ from lbnn.engines.spectral_moves import (
     precisions,
     sweep,
 )
-from lbnn.engines.target import ScaleTarget
+from lbnn.engines.target import Target
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.measure import effective_atoms
 from lbnn.scale.phases import standard_error
@@ -206,7 +206,7 @@ def reverse_evidence(
     return _mean_and_error(path.log_evidence + log_sum_exp(logs, axis=1) - math.log(logs.shape[1]))
 
 
-def spectral_estimate(target: ScaleTarget, call: Call, beside: float = math.inf) -> Estimate:
+def spectral_estimate(target: Target, call: Call, beside: float = math.inf) -> Estimate:
     """The estimate of a scale behind a narrow layer.
 
     Where `verdict` pools its log evidence with another of error `beside`, the two together have to reach the
@@ -244,7 +244,7 @@ def spectral_estimate(target: ScaleTarget, call: Call, beside: float = math.inf)
     )
 
 
-def reverse_estimate(target: ScaleTarget, call: Call) -> EvidenceEstimate:
+def reverse_estimate(target: Target, call: Call) -> EvidenceEstimate:
     """The log evidence by `reverse_evidence`, which checks `spectral_estimate`."""
     call.progress.say("cross-check: annealing from the posterior to the prior")
     rng, largest = call.stream("reverse annealing"), call.policy.largest_check_error * call.target_error
@@ -256,7 +256,7 @@ def reverse_estimate(target: ScaleTarget, call: Call) -> EvidenceEstimate:
     return EvidenceEstimate(method, log_evidence - _constant(posterior), error)
 
 
-def _posterior(target: ScaleTarget) -> NarrowPosterior:
+def _posterior(target: Target) -> NarrowPosterior:
     """What is sampled for a target, in the axes of its frame."""
     likelihood, shapes = target.likelihood, target.coordinates.shapes[::-1]
     assert isinstance(likelihood, GaussianLikelihood)

@@ -44,71 +44,8 @@ class Likelihood(Protocol):
 ScaleLikelihood = GaussianLikelihood | ViewLikelihood | PartialLikelihood
 
 
-class Target(Protocol):
-    """A posterior over coordinates u in which its prior is nearly standard normal."""
-
-    @property
-    def dimension(self) -> int:
-        """Number of coordinates."""
-        ...
-
-    @property
-    def rows(self) -> int:
-        """Size of the matrices that the coordinates stand for."""
-        ...
-
-    @property
-    def operations(self) -> float:
-        """Rough number of floating-point operations of one gradient."""
-        ...
-
-    @property
-    def coordinates(self) -> BartlettCoordinates:
-        """The map from u to the factors T_d, ..., T_2."""
-        ...
-
-    @property
-    def rotation(self) -> Array:
-        """The frame of the coordinates u: orthonormal axes of the outputs as columns (rows, rows)."""
-        ...
-
-    @property
-    def frames(self) -> list[Array]:
-        """Frames (n, n) in which phases are searched, `rotation` first."""
-        ...
-
-    @property
-    def any_frame(self) -> bool:
-        """Whether the prior is the same in every frame, so that T may be taken in any."""
-        ...
-
-    def in_frame(self, frame: Array) -> Target:
-        """The same posterior with coordinates in another frame (n, n); itself where frames are not free."""
-        ...
-
-    def scales(self, u: Array) -> Array:
-        """The positive semi-definite matrices at u, (m, rows, rows)."""
-        ...
-
-    def log_likelihood(self, total: Array, frame: Array) -> Array:
-        """Log of what multiplies the prior of T (m, rows, columns) taken in the given frame, (m,)."""
-        ...
-
-    def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
-        """`log_likelihood` (m,) and its gradient in T (m, n, columns)."""
-        ...
-
-    def log_density(self, u: Array) -> Array:
-        """Log density up to a constant, (m,)."""
-        ...
-
-    def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
-        """`log_density` (m,) and its gradient in u (m, k)."""
-        ...
-
-
 @dataclass(frozen=True)
-class ScaleTarget:
+class Target:
     """log posterior(u) = log prior(u) + log p(Y | L(u)), up to a constant, with L(u) = O T Tᵀ Oᵀ.
 
     The prior does not change under rotations O of the outputs. In the axes of the data L is close to diagonal
@@ -162,7 +99,7 @@ class ScaleTarget:
         overlap = np.abs(plain.T @ self.rotation).max(axis=0)
         return [self.rotation] if overlap.min() > _SAME_AXES else [self.rotation, plain]
 
-    def in_frame(self, frame: Array) -> ScaleTarget:
+    def in_frame(self, frame: Array) -> Target:
         """The same posterior with coordinates in another frame (n, n)."""
         return replace(self, rotation=frame) if self.any_frame else self
 

@@ -24,7 +24,7 @@ from lbnn.engines.estimate import Answer
 from lbnn.engines.importance import GaussianProposal, laplace_proposal, weighted_draws
 from lbnn.engines.inference import Diagnostics, InferenceOptions
 from lbnn.engines.run import draw_posterior
-from lbnn.engines.target import ScaleTarget
+from lbnn.engines.target import Target
 from lbnn.likelihood.root import Scatter
 from lbnn.scale.bartlett import BartlettCoordinates, FactorShape
 from lbnn.scale.measure import ScaleMeasure
@@ -64,7 +64,7 @@ def solve_canonical(delta: Array, nu: float, options: InferenceOptions) -> Canon
     return SampledCanonical(delta, nu, options)
 
 
-def bartlett_target(delta: Array, nu: float) -> ScaleTarget:
+def bartlett_target(delta: Array, nu: float) -> Target:
     """MGIG(diag(δ), I, ν) in coordinates u of T, X = T Tᵀ, δ (N,) ascending.
 
     T may be taken in any frame where no degree of freedom depends on the place of a zero δ.
@@ -74,10 +74,10 @@ def bartlett_target(delta: Array, nu: float) -> ScaleTarget:
     shape = FactorShape(len(delta), len(delta), 1, 1.0, tuple(map(float, degrees)))
     likelihood = Scatter(np.diag(np.sqrt(delta)), degrees - exact)
     any_frame = bool((delta > 0).all() or 2 * nu >= len(delta))
-    return ScaleTarget(BartlettCoordinates((shape,)), likelihood, np.eye(len(delta)), any_frame)
+    return Target(BartlettCoordinates((shape,)), likelihood, np.eye(len(delta)), any_frame)
 
 
-def log_base(target: ScaleTarget) -> float:
+def log_base(target: Target) -> float:
     """Log ∫ of the kernel without likelihood: 2^N Π 2^{d_i/2 − 1} Γ(d_i/2) · (2π)^{N(N−1)/4}."""
     degrees, size = target.coordinates.shapes[0].degrees, target.rows
     diagonal = sum((d / 2 - 1) * math.log(2) + math.lgamma(d / 2) for d in degrees)

@@ -26,7 +26,7 @@ from lbnn.engines.policy import GROUPS, POLICY
 from lbnn.engines.relative_rows import block_gaussian, relative_rows_apply, relative_target
 from lbnn.engines.rowwise import proposals
 from lbnn.engines.run import principal_axes
-from lbnn.engines.target import Likelihood, ScaleTarget
+from lbnn.engines.target import Likelihood, Target
 from lbnn.likelihood.hidden_kernel import dual, dual_prior
 from lbnn.network import Network, condition_with, posterior_with
 from lbnn.posterior import Posterior
@@ -151,7 +151,7 @@ class SampledEvidence:
         ahead, behind = self.slopes_given(h, self.target(h).roots(proposal.mean + steps))
         return (ahead - behind) * size / (2 * _DIFFERENCE)
 
-    def _proposal(self, target: ScaleTarget) -> GaussianProposal:
+    def _proposal(self, target: Target) -> GaussianProposal:
         """Laplace approximation, its mode sought from that of the best h so far; again if it was missed."""
         origin = self.mode
         for _ in range(_MODE_SEARCHES):
@@ -162,9 +162,9 @@ class SampledEvidence:
             origin = proposal.mean
         return proposal
 
-    def target(self, h: Array) -> ScaleTarget:
+    def target(self, h: Array) -> Target:
         """The posterior of the draws at h (n_d + 1,)."""
-        return ScaleTarget(self.coordinates, self._likelihood(h), self.axes)
+        return Target(self.coordinates, self._likelihood(h), self.axes)
 
     def _setting(self, weighted_targets: Array) -> tuple[BartlettCoordinates, Array]:
         """The coordinates that are sampled, and rows (any, n) whose principal axes are their axes."""
