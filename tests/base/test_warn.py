@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import PureWindowsPath
 
 import numpy as np
 import pytest
 
 import lbnn
 from lbnn._base import check, log_integrals
+from lbnn._base import warn as warn_module
 from lbnn._base.html import card, density_picture
 from lbnn._base.warn import warn
 from tests.helpers.problems import make_problem
@@ -24,6 +26,13 @@ def here(call):
 
 def test_warning_points_at_the_caller():
     assert here(lambda: warn("look")) == [(__file__, "look")]
+
+
+def test_files_of_the_package_are_known_under_windows(monkeypatch):
+    monkeypatch.setattr(warn_module, "Path", PureWindowsPath)
+    monkeypatch.setattr(warn_module, "_PACKAGE", PureWindowsPath(r"C:\site-packages\lbnn"))
+    assert warn_module._of_package(r"C:\site-packages\lbnn\engines\run.py")
+    assert not warn_module._of_package(r"C:\site-packages\lbnn_other\run.py")
 
 
 @pytest.fixture

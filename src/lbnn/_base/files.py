@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,11 +24,9 @@ def write_all_atomically(writers: Mapping[Path, Callable[[Path], object]]) -> No
     try:
         for path, write in writers.items():
             _remove_stale(path.parent)
-            handle, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, suffix=path.suffix, dir=path.parent)
-            os.close(handle)
-            temporaries[path] = Path(name)
+            temporaries[path] = path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}{path.suffix}")
+            temporaries[path].touch(exist_ok=False)  # with usual permissions, which those of tempfile lack
             write(temporaries[path])
-            temporaries[path].chmod(0o666 & ~_umask())  # mkstemp made it private
             with temporaries[path].open("rb+") as file:
                 os.fsync(file.fileno())
         for path, temporary in temporaries.items():
@@ -44,13 +42,6 @@ def _remove_stale(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > _STALE:
                 path.unlink()
-
-
-def _umask() -> int:
-    """The process's mask of permissions; it can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def text_writer(text: str) -> Callable[[Path], object]:

@@ -19,7 +19,7 @@ from types import FrameType
 
 from lbnn._base.errors import AccuracyWarning
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
+_PACKAGE = Path(__file__).resolve().parent.parent
 #: Where messages of the running thread go instead of warnings; None outside of `collected`.
 _COLLECTED: ContextVar[list[str] | None] = ContextVar("lbnn_collected_messages", default=None)
 
@@ -70,10 +70,15 @@ def _frames_inside() -> int:
     frame: FrameType | None = sys._getframe(1)
     count = passed = 0
     while frame is not None:
-        file = str(Path(frame.f_code.co_filename))
-        if not file.startswith(_PACKAGE) and file != functools.__file__:
+        file = frame.f_code.co_filename
+        inside = _of_package(file)
+        if not inside and file != functools.__file__:
             break
         frame, passed = frame.f_back, passed + 1
-        if file.startswith(_PACKAGE):
+        if inside:
             count = passed
     return count
+
+
+def _of_package(file: str) -> bool:
+    return Path(file).is_relative_to(_PACKAGE)
