@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from bokeh.core.property.vectorization import Value
 
 from lbnn.explore.presets import PRESETS
 from lbnn.explore.state import State
@@ -105,6 +106,23 @@ def test_every_view_answers_and_draws(one_page, view):
     assert "import lbnn" in shown["code"]
     assert State.from_address(shown["query"]).view == view
     assert not [answer for answer in answers if "error" in answer]
+
+
+def test_the_legend_of_the_theories_names_them_and_their_slopes(page):
+    """Bokeh takes a string for the name of a column, and writes "Invalid field" where there is none."""
+    page.ask("view=theories&examples=8&inputs=12&widths=16&depth=2")
+    view = page.session.views["theories"]
+    labels = [item.label for item in view.errors.legend[0].items]
+    assert all(isinstance(label, Value) for label in labels)
+    assert any("slope −" in label.value for label in labels)
+    assert len(view.errors.yaxis[0].axis_label) < 20  # longer ones are cut off
+
+
+def test_widths_beyond_the_depth_are_named(page):
+    *_, shown, _ = page.ask("view=scale&examples=6&depth=3&widths=20,10,5,7")
+    assert shown["messages"][0] == "widths 5, 7 are not used: depth 3 has 2 hidden layers"
+    *_, shown, _ = page.ask("view=scale&examples=6&depth=3&widths=20,10")
+    assert not shown["messages"]
 
 
 def test_figures_hold_the_numbers(page):

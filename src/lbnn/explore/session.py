@@ -229,7 +229,7 @@ class Session:
                 {"name": v.name, "text": v.text, "number": _json_number(v.number)} for v in numbers.values
             ],
             sentence=numbers.sentence,
-            messages=list(numbers.messages),
+            messages=[*state.unused, *numbers.messages],
             code=lines,
             milliseconds=milliseconds,
         )

@@ -135,6 +135,18 @@ class State:
         return carried_on(self.variances, self.depth)
 
     @property
+    def unused(self) -> tuple[str, ...]:
+        """What is said of widths and prior variances beyond the depth."""
+        given = ("widths", self.widths, self.depth - 1), ("prior variances", self.variances, self.depth)
+        beyond = ((name, values[max(count, 1) :]) for name, values, count in given)
+        return tuple(
+            f"{name} {', '.join(f'{value:g}' for value in values)} are not used: depth {self.depth} has "
+            f"{self.depth - 1} hidden layer{'s' * (self.depth != 2)}"
+            for name, values in beyond
+            if values
+        )
+
+    @property
     def shown_layer(self) -> int:
         """The hidden layer that is shown: `layer`, or the last one."""
         return min(self.layer, self.depth - 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from bokeh.core.properties import value
 from bokeh.models import ColorBar, ColumnDataSource, FixedTicker, LogTicker, Span
 from bokeh.palettes import Viridis256
 from bokeh.transform import log_cmap
@@ -36,7 +37,7 @@ class TheoriesView:
             "error",
             x_axis_type="log",
             y_axis_type="log",
-            height=380,
+            height=480,  # with the legend in one column, as a phone is wide
         )
         self._ticks = made.xaxis.ticker = FixedTicker(ticks=[])
         self._curves: dict[str, ColumnDataSource] = {}
@@ -59,7 +60,6 @@ class TheoriesView:
         }
         made.legend.click_policy = "hide"
         made.add_layout(made.legend[0], "below")
-        made.legend.ncols = 2
         self.errors = made
 
     def _make_phase(self, coarse: list[Cell]) -> None:
@@ -101,14 +101,17 @@ class TheoriesView:
         for name, item in self._items.items():
             slope = slope_of(name, numbers.sizes)
             item.visible = bool(self._curves[name].data["x"])
-            item.label = name if slope is None else f"{name}, slope {slope:.1f}".replace("-", "−")
+            text = name if slope is None else f"{name}, slope {slope:.1f}".replace("-", "−")
+            item.label = value(text)  # a string alone is taken for a column of the data
         self._here.location = numbers.here.size
         self._ticks.ticks = [each.size for each in numbers.sizes]
         self.errors.xaxis.axis_label = f"{numbers.state.growth}: " + (
             "examples p" if numbers.state.growth == "data" else "hidden width n₁"
         )
-        unit = "in nats" if numbers.state.quantity == "log evidence" else "relative"
-        self.errors.yaxis.axis_label = f"error of the {numbers.state.quantity}, {unit}"
+        # words of the axis that are longer than the axis would be cut off
+        self.errors.title.text = f"Distance to the exact {numbers.state.quantity}"
+        nats = numbers.state.quantity == "log evidence"
+        self.errors.yaxis.axis_label = "error, nats" if nats else "relative error"
         self._place.data = {
             "alpha": [numbers.alpha], "gamma": [numbers.gamma], "change": [numbers.change]
         }  # fmt: skip
