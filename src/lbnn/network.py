@@ -107,7 +107,8 @@ class Network:
         inputs : int, optional
             n0; by default as many as examples, or more. The rank of the Gram matrix is the smaller of the two.
         noise : str
-            As in `condition`.
+            As in `condition`; "free" is noise with a covariance that is given (one that is learned is always
+            integrated by sequential Monte Carlo).
         zero_temperature : bool
             Whether beta is infinite; targets of full rank are assumed.
 
@@ -252,6 +253,7 @@ class Network:
         (3, 2)
         """
         options = _options(engine, target_error, seed)
+        _require_covariance_of_free(noise, noise_covariance, noise_network)
         if observed is not None:
             if noise not in ("independent", "coupled"):
                 raise ValueError(
@@ -293,12 +295,9 @@ class Network:
         options: InferenceOptions,
     ) -> Posterior:
         """The posterior with any kind of noise; noise_covariance (n_d, n_d) for noise="free"."""
+        _require_covariance_of_free(noise, noise_covariance, noise_network)
         given, unknown = noise_covariance is not None, noise_network is not None
         if noise != "free":
-            if given or unknown:
-                raise ValueError(
-                    f"noise_covariance and noise_network are for noise='free', got them with noise={noise!r}"
-                )
             return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
         if given == unknown:
             raise ValueError(
@@ -408,6 +407,14 @@ class Network:
         """Condition on data that are already decomposed, with beta a number or (n_d,), for every network."""
         options = _options(engine, target_error, seed)
         return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
+
+
+def _require_covariance_of_free(noise: str, covariance: Any, network: Network | None) -> None:
+    """Raise where a covariance of the noise is given for noise that takes none."""
+    if noise != "free" and (covariance is not None or network is not None):
+        raise ValueError(
+            f"noise_covariance and noise_network are for noise='free', got them with noise={noise!r}"
+        )
 
 
 def condition_with(

@@ -314,6 +314,25 @@ def test_estimator_evidence_is_that_of_the_observed_cells():
     assert model.log_evidence_ == pytest.approx(expected, abs=1e-7)
 
 
+def test_estimator_says_that_there_is_no_signal():
+    rng = np.random.default_rng(2)
+    X, Y = rng.normal(size=(40, 5)), rng.normal(size=(40, 2))
+    for missing in (None, 3):
+        if missing is not None:
+            Y[missing, 0] = np.nan
+        with pytest.warns(lbnn.DataWarning, match="without signal"):
+            model = lbnn.LBNNRegressor(missing_targets="allow").fit(X, Y)
+        assert any("without signal" in message for message in model.messages_)
+
+
+def test_a_mask_does_not_drop_the_covariance_of_the_noise():
+    X, Y, partial = regression()
+    observed = ~np.isnan(partial)
+    for given in ({"noise_covariance": np.eye(3)}, {"noise_network": lbnn.Network((1,))}):
+        with pytest.raises(ValueError, match="are for noise='free'"):
+            lbnn.Network((3,)).condition(X, Y, 1.0, observed=observed, **given)
+
+
 def test_estimator_takes_missing_values_of_pandas():
     pandas = pytest.importorskip("pandas")
     X, _, partial = regression()

@@ -149,6 +149,11 @@ def _predict_table(
     X, rows = _features(model, preparation, table)
     table = replace(table, frame=table.frame[rows])
     known = _known_targets(model, table)
+    if joint_covariance and known is not None:
+        raise BadInputError(
+            "--joint-covariance is of rows whose targets are all unknown, got rows that have some of them: "
+            "leave the columns of the targets out"
+        )
     with working("predicting"):
         parts = [
             _predictions(law, names, interval, part, leverage)
