@@ -110,15 +110,6 @@ def test_posteriors_of_files_written_before(name):
     assert math.isfinite(post.leave_one_out(Y[:, 0] if name == "one" else Y).elpd)
 
 
-@pytest.mark.parametrize(("name", "noise"), [("model", "independent"), ("default", "auto")])
-def test_estimators_of_files_written_before(name, noise):
-    expected = json.loads((FOLDER / "answers.json").read_text())[name]
-    model = lbnn.LBNNRegressor.load(FOLDER / f"{name}.lbnn")
-    np.testing.assert_allclose(model.predict(X_TEST), expected, rtol=1e-10)
-    assert model.noise == noise
-    assert {row["noise"] for row in model.evidence_table_} == {"independent"}
-
-
 def test_page_lists_every_former_name():
     pairs = [
         *deprecated.NAMES.items(),

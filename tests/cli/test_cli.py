@@ -267,6 +267,13 @@ def test_written_files_have_usual_permissions():
     assert os.stat("out.csv").st_mode == os.stat("plain").st_mode
 
 
+def test_the_mask_of_permissions_is_never_changed(monkeypatch):
+    """It belongs to the whole process: what other threads create meanwhile would be open to all."""
+    monkeypatch.setattr(os, "umask", lambda _: pytest.fail("umask was set"))
+    write_atomically(Path("out.csv"), lambda temporary: temporary.write_text("new"))
+    assert os.listdir() == ["out.csv"]
+
+
 def test_outputs_are_not_replaced_without_force(data):
     arguments = ("evidence", data, "-t", "fat", "--depths", "1", "--out", "table.csv")
     ok(*arguments)
@@ -424,6 +431,15 @@ def test_joint_covariance(frame, model):
     named = pd.read_csv("c.csv", index_col=0)
     assert named.to_numpy() == pytest.approx(stored["covariance"])
     assert named.loc["1:fat", "2:water"] == pytest.approx(stored["covariance"][0, 3])
+
+
+def test_joint_covariance_is_not_written_beside_predictions_given_known_targets(frame, model):
+    known = frame.head(3).copy()
+    known.loc[1, "water"] = np.nan
+    known.to_csv("new.csv", index=False)
+    said = refused("predict", model, "new.csv", "-o", "out.csv", "--joint-covariance", "c.npz")
+    assert "leave the columns of the targets out" in said
+    assert not Path("out.csv").exists()
 
 
 def test_columns_are_found_by_name(frame, model):

@@ -7,11 +7,13 @@ import math
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import linalg, stats
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import BayesianRidge
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -426,7 +428,7 @@ def test_files_of_the_first_layout_are_refused(tmp_path):
     header.pop("layout")
     lbnn.archive.write(tmp_path / "old.lbnn", "LBNNRegressor", header, arrays)
     with pytest.raises(
-        ValueError, match="in layout 2, got layout 1 of an earlier version of lbnn: fit it again"
+        ValueError, match="in layout 3, got layout 1 of another version of lbnn: fit it again"
     ):
         LBNNRegressor.load(tmp_path / "old.lbnn")
 
@@ -527,6 +529,23 @@ def test_many_more_examples_than_features_and_one_feature():
     np.testing.assert_allclose(model.coef_[:, 0], least_squares[0], atol=2e-3)
     np.testing.assert_allclose(model.intercept_, least_squares[1], atol=1e-3)
     assert model.noise_variance_[0] == pytest.approx(0.25, rel=0.1)
+
+
+def test_a_fit_begins_by_forgetting_the_former_one():
+    problem = make_problem(15, 5, None, seed=18)
+    named = pd.DataFrame(problem.X, columns=[f"x{j}" for j in range(5)])
+    model = LBNNRegressor(depth=1).fit(named, problem.Y)
+    model.set_params(kernel="rbf").fit(problem.X, problem.Y)
+    assert not hasattr(model, "coef_")
+    assert not hasattr(model, "feature_names_in_")
+    model.set_params(kernel="linear").fit(named, problem.Y)
+    assert not hasattr(model, "dual_coef_")
+    model.fit_chunks(lambda: [(problem.X, problem.Y)])
+    assert not hasattr(model, "feature_names_in_")
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(problem.X, np.full(15, np.nan))
+    with pytest.raises(NotFittedError):
+        model.predict(problem.X)
 
 
 def test_noise_free_targets_are_interpolated_and_said_to_be():

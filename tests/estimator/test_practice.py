@@ -145,12 +145,16 @@ def test_the_ends_of_the_ranges_are_told_apart():
     """Before: "the data are fitted without noise, or they show no signal"."""
     rng = np.random.default_rng(5)
     Z = rng.normal(size=(20, 50))
-    with pytest.warns(lbnn.DataWarning, match="fitted without noise"):
+    with pytest.warns(lbnn.DataWarning, match=r"fitted without noise.*kernel matrix of the rows has full"):
         LBNNRegressor().fit(Z, Z @ rng.normal(size=50))
+    with pytest.warns(lbnn.DataWarning, match="fitted without noise.*targets are a function of the columns"):
+        LBNNRegressor(kernel="rbf", depth=1).fit(Z[:, :1], np.sin(Z[:, 0]))
     with pytest.warns(lbnn.DataWarning, match="without signal"):
         LBNNRegressor(depth=1).fit(X, np.random.default_rng(5).normal(size=60))
     exact = np.column_stack([X @ np.arange(8), Y[:, 0]])
-    with pytest.warns(lbnn.DataWarning, match=r"outputs \[0\] are fitted without noise"):
+    with pytest.warns(
+        lbnn.DataWarning, match=r"outputs \[0\] are fitted without noise.*a function of the columns"
+    ):
         LBNNRegressor(depth=1, noise="per_output").fit(X, exact)
 
 

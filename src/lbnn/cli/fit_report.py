@@ -79,8 +79,7 @@ def _chosen(results: FitResults) -> Section:
     rows = []
     for name, deviation in chosen["noise_deviation"].items():
         low, high = chosen["signal_share_interval"][name]
-        # one Gaussian process has one share: an interval of no width would claim that it is known exactly
-        interval = f"{low:.2f} to {high:.2f}" if high > low else "–"
+        interval = f"{low:.2f} to {high:.2f}"
         rows.append((name, shown(deviation), f"{chosen['signal_share'][name]:.2f}", interval))
     header = ("target", "noise", "share of the signal", "90% interval")
     caption = "Standard deviation of the noise, and share of the signal in the variance of the target"

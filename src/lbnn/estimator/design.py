@@ -28,8 +28,7 @@ from scipy import special
 
 from lbnn._base.types import Array
 from lbnn._base.warn import collected
-from lbnn.estimator.model import FittedModel, fit_model
-from lbnn.estimator.targets import TargetUnits
+from lbnn.estimator.model import FittedModel
 from lbnn.selection import (
     NOISE_RANGE,
     RATIO_RANGE,
@@ -60,22 +59,15 @@ def matters(candidate: Candidate, data: EvidenceData) -> bool:
     return float(np.sqrt(np.diagonal(spread)).max()) > _UNCERTAIN
 
 
-def integrated_models(
-    data: EvidenceData,
-    candidates: Sequence[Candidate],
-    best: FittedModel,
-    units: TargetUnits,
-    level_examples: float | None,
-    **effort: Any,
-) -> tuple[tuple[FittedModel, ...], list[str]]:
-    """Models at draws of the hyperparameters around the best candidates, the best one first; what to say."""
-    coarse = {**effort, "target_error": max(_COARSE, effort["target_error"]), "rough": True}
+def contenders(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Candidates, best first, with evidence near that of the best."""
+    least = candidates[0].penalised_evidence + math.log(_SMALLEST_SHARE)
+    return [each for each in candidates[:_MOST_NETWORKS] if each.penalised_evidence > least]
 
-    def fitted(candidate: Candidate) -> FittedModel:
-        return fit_model(data, candidate, units, level_examples, **coarse)
 
-    models = models_around(data, candidates, best, fitted, effort["seed"])
-    return models, _doubts(models[1:])
+def coarse(effort: dict[str, Any]) -> dict[str, Any]:
+    """How one of many posteriors is computed whose average counts."""
+    return {**effort, "target_error": max(_COARSE, effort["target_error"]), "rough": True}
 
 
 def models_around(
@@ -86,18 +78,14 @@ def models_around(
     seed: int,
 ) -> tuple[FittedModel, ...]:
     """The best model, and those that `fitted` makes at hyperparameters around the best candidates."""
-    leads = [
-        each.penalised_evidence - candidates[0].penalised_evidence for each in candidates[:_MOST_NETWORKS]
-    ]
-    chosen = [number for number, lead in enumerate(leads) if lead > math.log(_SMALLEST_SHARE)]
-    total = special.logsumexp([candidates[number].penalised_evidence for number in chosen])
+    chosen = contenders(candidates)
+    total = special.logsumexp([candidate.penalised_evidence for candidate in chosen])
     models: list[FittedModel] = []
-    for number in chosen:
-        candidate = candidates[number]
+    for number, candidate in enumerate(chosen):
         points = _MANY if data.outputs == 1 or not candidate.widths else _FEW
         pairs = max(1, round(points / 2 * math.exp(candidate.penalised_evidence - total)))
         places, log_shares = _places(data, candidate, pairs, [seed, 16, number])
-        with collected():  # the accuracy of one of them does not matter; `_doubts` counts those of few draws
+        with collected():  # the accuracy of one of them does not matter; `doubts` counts those of few draws
             around = [fitted(replace(candidate, h=h)) for h in places]
         evidences = np.array([model.log_evidence for model in around])
         log_weights = truncated(evidences - log_shares) + candidate.penalised_evidence - total
@@ -204,7 +192,7 @@ def _moved(candidate: Candidate, white: Array) -> Candidate:
     return replace(candidate, h=candidate.h + candidate.directions @ (root @ white))
 
 
-def _doubts(models: Sequence[FittedModel]) -> list[str]:
+def doubts(models: Sequence[FittedModel]) -> list[str]:
     """One message that counts the models of the mixture whose draws are few."""
     few = sum(model.posterior.diagnostics.effective_sample_size < _FEWEST_DRAWS for model in models)
     if not few:

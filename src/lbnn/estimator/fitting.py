@@ -29,6 +29,7 @@ from lbnn.estimator.free_noise import (
 )
 from lbnn.estimator.input_search import InputCandidate
 from lbnn.estimator.model import FittedModel, fit_model, log_unit_jacobian, table_row
+from lbnn.estimator.shares import Law, ShareSearch, drawn_laws, means_and_intervals, mixed
 from lbnn.estimator.targets import TargetUnits
 from lbnn.selection import (
     Candidate,
@@ -95,6 +96,8 @@ class Fits:
         What the data show.
     accuracy : list of str
         Messages about the accuracy.
+    signal_share : (n_d, 3)
+        Share of the signal of each output: posterior mean, and the ends of its interval.
     """
 
     candidates: list[Candidate]
@@ -102,6 +105,7 @@ class Fits:
     without_signal: FreeNoiseModel | None
     notices: list[str]
     accuracy: list[str]
+    signal_share: Array
 
 
 def fit_networks(
@@ -132,7 +136,8 @@ def fit_networks(
             found = search_free(data, shapes, effort["seed"], report)
             model, rows = fit_free(data, found, units, level_examples, **effort)
             none = fit_without_signal(data, found, units, level_examples)
-            return Fits(rows, (model,), none, notices, list(model.free.diagnostics.messages))
+            share = means_and_intervals(drawn_laws(model))
+            return Fits(rows, (model,), none, notices, list(model.free.diagnostics.messages), share)
         candidates = search(
             data, specs, shapes, seed=effort["seed"], report=report, evaluated=report.evaluated
         )
@@ -148,40 +153,51 @@ def fit_networks(
                 pairs = search_free(data, shapes, effort["seed"], report)
         lead = candidates[0].penalised_evidence - pairs[0].log_weight if pairs else math.inf
         models: tuple[FittedModel, ...] = ()
+        laws: list[Law] = []
         if lead > -CLEAR_LEAD:
             wanted = average if average != "auto" or not constant else False
             with collected() as doubts:
-                models, said = _averaged(data, candidates, units, level_examples, wanted, **effort)
+                models, said, laws = _averaged(
+                    data, candidates, specs[0], units, level_examples, wanted, **effort
+                )
             doubts += said
         if lead < CLEAR_LEAD + SCREENING_BIAS:
             free, rows = fit_free(data, pairs, units, level_examples, **effort)
             models = _with_free(models, candidates[0], free, data, units, bool(average))
+            laws = _laws_with_free(laws, models, free)
             doubts = _of_counted(models, free, doubts)
             candidates = sorted([*candidates, *rows], key=lambda each: -each.penalised_evidence)
         elif pairs:
             rows = [candidate_of(data, pair) for pair in pairs]
             candidates = sorted([*candidates, *rows], key=lambda each: -each.penalised_evidence)
-    if candidates[0].on_edge and not constant and settings.few_rows(data.spectrum.examples) not in notices:
-        notices = [*notices, settings.at_edge_message(candidates[0], data, len(models) > 1)]
+    notices = [*notices, *said_of_best(candidates[0], data, len(models) > 1, notices)]
     none = fit_without_signal(data, pairs, units, level_examples)
-    return Fits(candidates, models, none, notices, doubts)
+    return Fits(candidates, models, none, notices, doubts, means_and_intervals(laws))
 
 
 def _averaged(
     data: EvidenceData,
     candidates: Sequence[Candidate],
+    given: NoiseSpec,
     units: TargetUnits,
     level_examples: float | None,
     average: Any,
     **effort: Any,
-) -> tuple[tuple[FittedModel, ...], list[str]]:
-    """Final posteriors of networks whose noise follows from hyperparameters, and what to say of them."""
+) -> tuple[tuple[FittedModel, ...], list[str], list[Law]]:
+    """Final posteriors of networks whose noise follows from hyperparameters, what to say, and the shares."""
     number = counted(candidates) if average and average != "auto" else 1
     fitted = [fit_model(data, each, units, level_examples, **effort) for each in candidates[:number]]
     models = tuple(sorted(fitted, key=lambda model: model.penalty - model.log_evidence))
+
+    def coarse(candidate: Candidate) -> FittedModel:
+        return fit_model(data, candidate, units, level_examples, **design.coarse(effort))
+
+    several = design.contenders(candidates) if average == "auto" else candidates[:number]
+    laws = ShareSearch(data, given, coarse).laws(several, fitted[0])
     if average == "auto" and design.matters(candidates[0], data):
-        return design.integrated_models(data, candidates, models[0], units, level_examples, **effort)
-    return models, []
+        models = design.models_around(data, candidates, models[0], coarse, effort["seed"])
+        return models, design.doubts(models[1:]), laws
+    return models, [], laws
 
 
 def _with_free(
@@ -203,6 +219,15 @@ def _with_free(
     return (free, *others) if free.log_weight > own else (*others, free)
 
 
+def _laws_with_free(laws: list[Law], models: Sequence[FittedModel], free: FreeNoiseModel) -> list[Law]:
+    """Shares of the signal, averaged with those of free noise by its weight among the models."""
+    if not any(each is not free for each in models):
+        return drawn_laws(free)
+    weights = special.softmax([each.log_weight for each in models])
+    own = float(sum(weight for each, weight in zip(models, weights, strict=True) if each is free))
+    return mixed([laws, drawn_laws(free)], np.array([1 - own, own]))
+
+
 def _of_counted(models: tuple[FittedModel, ...], free: FreeNoiseModel, doubts: list[str]) -> list[str]:
     """Messages about the accuracy of free noise, and of the others, where each has a share of the average.
 
@@ -212,6 +237,16 @@ def _of_counted(models: tuple[FittedModel, ...], free: FreeNoiseModel, doubts: l
     share = float(sum(weight for each, weight in zip(models, weights, strict=True) if each is free))
     kept = doubts if share < 0.99 else []
     return [*kept, *(free.free.diagnostics.messages if share > 0.01 else ())]
+
+
+def said_of_best(best: Candidate, data: EvidenceData, averaged: bool, notices: Sequence[str]) -> list[str]:
+    """What is said of a best candidate without noise or signal, beside what is known of the data."""
+    few = data.spectrum.examples < settings.FEWEST_TO_SHOW_SIGNAL
+    if settings.CONSTANT_TARGETS in notices:
+        return []
+    if best.on_edge and settings.few_rows(data.spectrum.examples) not in notices:
+        return [settings.at_edge_message(best, data, averaged)]
+    return [] if best.signal or few else [settings.NO_SIGNAL]
 
 
 def lead_over_no_signal(

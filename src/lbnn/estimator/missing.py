@@ -23,12 +23,13 @@ from lbnn.data.missing import MissingCells
 from lbnn.engines import InferenceOptions
 from lbnn.estimator import design, fitting
 from lbnn.estimator.model import FittedModel, log_unit_jacobian
+from lbnn.estimator.shares import ShareSearch, means_and_intervals
 from lbnn.estimator.targets import TargetUnits
 from lbnn.network import Network, table_posterior
 from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.missing import with_targets
 from lbnn.posterior import Posterior
-from lbnn.selection import Candidate, EvidenceData, coupled
+from lbnn.selection import Candidate, EvidenceData, NoiseSpec, coupled
 
 _FEWEST_PAIRS, _LEVEL = 6, 0.01  # rows with both targets, and level of the test for correlated residuals
 _STEPS = 2  # of each of the best candidates towards the maximum for the observed cells
@@ -216,9 +217,9 @@ def completed_targets(filled: FilledData, candidate: Candidate, seed: int) -> Ar
 
 
 def final_tables(
-    filled: FilledData, candidates: Sequence[Candidate], average: Any, **effort: Any
-) -> tuple[list[Candidate], tuple[FittedModel, ...]]:
-    """The best candidates by the evidence of the observed cells, best first, and the models.
+    filled: FilledData, candidates: Sequence[Candidate], given: NoiseSpec, average: Any, **effort: Any
+) -> tuple[list[Candidate], tuple[FittedModel, ...], Array]:
+    """The best candidates by the evidence of the observed cells, best first, the models, and the shares.
 
     With `average` these are the candidates that count, or ("auto") models at several hyperparameters where
     the observed cells leave the noise of the best one open; else the best one.
@@ -236,7 +237,26 @@ def final_tables(
     elif average and average != "auto":
         count = fitting.counted([candidate for candidate, _ in fitted])
         models = tuple(own for _, own in fitted[:count])
-    return [candidate for candidate, _ in fitted], models
+    found = [candidate for candidate, _ in fitted]
+    return found, models, _shares(filled, found[: len(found) if average else 1], given, model, options)
+
+
+def _shares(
+    filled: FilledData,
+    candidates: Sequence[Candidate],
+    given: NoiseSpec,
+    best: FittedModel,
+    options: InferenceOptions,
+) -> Array:
+    """Of the signal, (n_d, 3): the curvature of a completed table counts as much as the observed cells."""
+    share = float(filled.table.observed.mean())
+    wide = [replace(each, curvature=share * each.curvature) for each in design.contenders(candidates)]
+    coarse = replace(options, target_error=max(_COARSE, options.target_error), rough=True)
+
+    def fitted(candidate: Candidate) -> FittedModel:
+        return _fitted(filled, candidate, coarse)[1]
+
+    return means_and_intervals(ShareSearch(filled.data, given, fitted, share).laws(wide, best))
 
 
 def _followed(candidates: Sequence[Candidate]) -> list[Candidate]:

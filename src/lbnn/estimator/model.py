@@ -116,8 +116,8 @@ class FittedModel:
         mean_gram = float(spectrum.eigenvalues.sum()) / max(spectrum.examples, 1)
         own = noise.variance * (self.matrix @ self.matrix.T)[None]
         if noise.coupling:
-            own = own + noise.coupling * _turned(measure.scales, self.matrix)
-        return measure.weights, _turned(measure.scales, math.sqrt(mean_gram) * self.matrix), own
+            own = own + noise.coupling * turned(measure.scales, self.matrix)
+        return measure.weights, turned(measure.scales, math.sqrt(mean_gram) * self.matrix), own
 
     def predictive(self, *test: Any) -> AffinePredictive:
         """The function at test points given as arguments of `Spectrum.project`."""
@@ -184,7 +184,7 @@ class FittedModel:
         )
 
 
-def _turned(scales: Array, matrix: Array) -> Array:
+def turned(scales: Array, matrix: Array) -> Array:
     """A L Aᵀ of scales (m, q, q), (m, n_d, n_d); A (n_d, q) is diagonal unless targets are dependent."""
     units = np.diagonal(matrix)
     if matrix.shape[0] == matrix.shape[1] and not (matrix - np.diag(units)).any():
@@ -284,6 +284,8 @@ class FittedState:
     rows : Rows
     extent : Extent
         How far the training rows reach.
+    signal_share : (n_d, 3)
+        Share of the signal of each output: posterior mean, and the ends of its 90% interval.
     """
 
     models: tuple[FittedModel, ...]
@@ -291,6 +293,7 @@ class FittedState:
     targets: Array
     rows: Rows
     extent: Extent
+    signal_share: Array
 
     @classmethod
     def of(
@@ -300,13 +303,14 @@ class FittedState:
         targets: Array,
         rows: Rows,
         extent: Extent,
+        signal_share: Array,
     ) -> FittedState:
         """The state of a fit; the leverage of its training rows is measured here."""
         if len(targets) > 1:
             best = models[0]
             own = best.function_variance.of_training_rows(best.posterior.spectrum, len(targets))
             extent = replace(extent, variance=float(own.max()))
-        return cls(models, transform, targets, rows, extent)
+        return cls(models, transform, targets, rows, extent, signal_share)
 
     @property
     def best(self) -> FittedModel:

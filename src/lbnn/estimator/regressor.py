@@ -49,7 +49,7 @@ from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.left_out import CLEAR_LEAD, contradiction
 from lbnn.estimator.model import FittedState
 from lbnn.estimator.rows import Rows, distinct_rows
-from lbnn.estimator.shares import shares
+from lbnn.estimator.shares import correlations
 from lbnn.estimator.streamed import Summary, predict_blocks
 from lbnn.estimator.targets import TargetUnits
 from lbnn.estimator.training import Training
@@ -149,7 +149,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         As chosen or given.
     signal_share_, signal_share_interval_ : (n_targets,) and (n_targets, 2), or float and (2,)
         Posterior mean and 90% interval of the share of the signal in the variance of an output at a typical
-        training row (heritability), for the hyperparameters and networks that predictions average over.
+        training row (heritability), with noise and prior scale integrated where they are not given, and
+        averaged over networks with evidence near the largest (`average=False`: of the best).
     signal_correlation_, noise_correlation_ : (n_targets, n_targets)
         Posterior mean correlations of signal and noise across outputs, ...
     signal_correlation_error_, noise_correlation_error_ : (n_targets, n_targets)
@@ -257,6 +258,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether a fit was completed."""
+        return hasattr(self, "_state")
+
     # ------------------------------------------------------------------ fit
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> LBNNRegressor:
@@ -283,8 +288,14 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         training = self._checked_training(X, y, sample_weight)
         return self._fit_rows(training) if training.observed is None else self._fit_table(training)
 
+    def _forget(self) -> None:
+        """Remove what a former fit left."""
+        for name in [name for name in vars(self) if name.endswith("_") or name in ("_state", "_weights")]:
+            delattr(self, name)
+
     def _checked_training(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Training:
         """The rows that are counted, after everything that can be wrong with them was looked at."""
+        self._forget()
         self._validate_params()
         settings.network_shapes(self.depth, self.width)  # raises before the work begins
         check.unmasked(X, "X")
@@ -420,11 +431,15 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                     filled = missing.completed_targets(data, candidates[0], seed)
                     continue
                 effort = {"engine": self.engine, "target_error": self.target_error, "seed": seed}
-                candidates, models = missing.final_tables(data, candidates, self.average, **effort)
+                candidates, models, share = missing.final_tables(
+                    data, candidates, specs[0], self.average, **effort
+                )
         self.missing_explained_ = missing.explained_by_rows(models[0].posterior)
-        state = FittedState.of(models, chosen.transform, filled, rows, training.extent)
+        state = FittedState.of(models, chosen.transform, filled, rows, training.extent, share)
         empty = len(rows.stands_for) - len(rows.kept)
-        notices = [*notices, settings.missing_message(observed, empty)]
+        notices += fitting.said_of_best(candidates[0], chosen.data, len(models) > 1, notices)
+        warn_of(notices, DataWarning)
+        notices.append(settings.missing_message(observed, empty))
         if not candidates[0].coupled:
             notices += missing.correlated_residuals(models[0].posterior, candidates[0].noise)
         messages = [*models[0].posterior.diagnostics.messages, *notices, *self._said_of_scales(chosen)]
@@ -466,6 +481,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self._fit_stream(Blocks.of(chunks))
 
     def _fit_stream(self, stream: Stream) -> LBNNRegressor:
+        self._forget()
         self._validate_params()
         kind = current_value("noise", self.noise)
         settings.require_streamable(self.kernel, self.robust, self.target_transform)
@@ -518,11 +534,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         notices += said
         constant = settings.CONSTANT_TARGETS in notices
         several = chosen.data.spectrum.examples >= settings.FEWEST_TO_SHOW_SIGNAL
-        notices += [settings.NO_SIGNAL] * (not candidates[0].signal and not constant and several)
         if any(each.startswith(nonlinear.NOT_LINEAR) for each in said):
             notices = [settings.NO_LINEAR_SIGNAL if each == settings.NO_SIGNAL else each for each in notices]
         models = tuple(replace(each, log_evidence=each.log_evidence + jacobian) for each in models)
-        state = FittedState.of(models, chosen.transform, targets, rows, extent)
+        state = FittedState.of(models, chosen.transform, targets, rows, extent, fits.signal_share)
         lead = fitting.lead_over_no_signal(candidates, chosen.data, settled[0])
         weak = candidates[0].signal and 0 <= lead <= CLEAR_LEAD and several and not constant
         notices += [settings.weak_signal(lead)] * weak
@@ -592,12 +607,12 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         free = isinstance(best, FreeNoiseModel)
         rows = (row["noise"] for row in table if row["widths"] == best.widths and row["noise"] != "free")
         self.noise_ = "free" if free else next(rows)
-        found = shares(state.models, state.weights)
-        self.signal_share_ = float(found.share[0]) if single else found.share
-        self.signal_share_interval_ = found.interval[0] if single else found.interval
-        self.signal_correlation_, self.noise_correlation_ = found.signal_correlation, found.noise_correlation
-        self.signal_correlation_error_ = found.signal_correlation_error
-        self.noise_correlation_error_ = found.noise_correlation_error
+        share, interval = state.signal_share[:, 0], state.signal_share[:, 1:]
+        self.signal_share_ = float(share[0]) if single else share
+        self.signal_share_interval_ = interval[0] if single else interval
+        found = correlations(state.models, state.weights)
+        self.signal_correlation_, self.noise_correlation_ = found.signal, found.noise
+        self.signal_correlation_error_, self.noise_correlation_error_ = found.signal_error, found.noise_error
         self.scale_mean_ = float(best.scale_mean[0, 0]) if single else best.scale_mean
         self._weights = state.coefficients()
         shaped = self._weights[0] if single else self._weights

@@ -23,7 +23,7 @@ from lbnn.posterior import Posterior
 
 KIND = "LBNNRegressor"
 #: Of the header and the arrays below; it has been in the header since the second.
-LAYOUT = 2
+LAYOUT = 3
 
 
 def description(estimator: Any) -> dict[str, Any]:
@@ -62,6 +62,7 @@ def write(path: str | os.PathLike[str], about: dict[str, Any], state: FittedStat
     inputs_header, arrays = _pack_transform(state.transform)
     arrays |= {
         "targets": state.targets,
+        "signal_share": state.signal_share,
         "rows/kept": state.rows.kept.astype(float),
         "rows/stands_for": state.rows.stands_for.astype(float),
         "extent/lowest": state.extent.lowest,
@@ -84,7 +85,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], FittedState]:
     if layout != LAYOUT:
         raise ValueError(
             f"{os.fspath(path)!r} must hold an LBNNRegressor in layout {LAYOUT}, got layout {layout!r} of "
-            f"{'an earlier' if layout == 1 else 'another'} version of lbnn: fit it again, or load it there"
+            f"another version of lbnn: fit it again, or load it there"
         )
     try:
         return _with_current_names(header), _unpack_state(header, arrays)
@@ -119,7 +120,12 @@ def _unpack_state(header: dict[str, Any], arrays: dict[str, Array]) -> FittedSta
     rows = Rows(arrays["rows/kept"].astype(int), arrays["rows/stands_for"].astype(int))
     transform = _unpack_transform(header["inputs"], arrays)
     return FittedState(
-        tuple(models), transform, arrays["targets"], rows, _unpack_extent(arrays, int(header["features"]))
+        tuple(models),
+        transform,
+        arrays["targets"],
+        rows,
+        _unpack_extent(arrays, int(header["features"])),
+        arrays["signal_share"],
     )
 
 

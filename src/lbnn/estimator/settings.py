@@ -161,9 +161,15 @@ _AT_AN_END = (
 )
 
 
-def without_noise_message(outputs: Sequence[int], count: int, averaged: bool) -> str:
+def without_noise_message(outputs: Sequence[int], data: EvidenceData, averaged: bool) -> str:
     """What is said where some of the outputs are fitted without noise."""
-    which = "the targets are" if len(outputs) == count else f"outputs {list(outputs)} are"
+    which = "the targets are" if len(outputs) == data.outputs else f"outputs {list(outputs)} are"
+    reason = (
+        "The kernel matrix of the rows has full rank (at least as many columns as rows, or a kernel that is "
+        "not linear), so that functions of the inputs pass through any targets"
+        if data.spectrum.rank == data.spectrum.examples
+        else "The usual reason: the targets are a function of the columns, or a column was computed from them"
+    )
     known = (
         "predictions average over smaller and larger noise"
         if averaged
@@ -171,8 +177,7 @@ def without_noise_message(outputs: Sequence[int], count: int, averaged: bool) ->
     )
     return (
         f"{which} fitted without noise, and the evidence does not say how small it is: {known}. Give beta "
-        "= 1/(noise variance) if you know it. Usual reasons: a column that is computed from the targets, or "
-        "at least as many columns as rows"
+        f"= 1/(noise variance) if you know it. {reason}"
     )
 
 
@@ -180,7 +185,7 @@ def at_edge_message(candidate: Candidate, data: EvidenceData, averaged: bool) ->
     """What is said of hyperparameters at the end of their ranges: which end, and what to do."""
     noiseless = np.flatnonzero(without_noise(candidate, data)).tolist()
     if noiseless:
-        return without_noise_message(noiseless, data.outputs, averaged)
+        return without_noise_message(noiseless, data, averaged)
     return NO_SIGNAL if without_signal(candidate, data) else _AT_AN_END
 
 
