@@ -25,7 +25,7 @@ from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.importance import GaussianProposal, bounded_root, curvature
 from lbnn.engines.inference import Diagnostics, InferenceOptions
 from lbnn.engines.policy import POLICY
-from lbnn.engines.signal_noise_target import SignalNoiseTarget, aligned
+from lbnn.engines.signal_noise_target import SignalNoiseTarget, aligned, fitted_starts, mode_from
 from lbnn.engines.smc import (
     ISLANDS,
     Bridge,
@@ -38,6 +38,7 @@ from lbnn.engines.smc import (
 from lbnn.engines.target import Target
 from lbnn.engines.verdict import TAKE_OR_RAISE, evidence_agrees, reaches, verdict
 from lbnn.likelihood.signal_and_noise import Roots, check_integrand
+from lbnn.scale.phases import standard_error
 from lbnn.scale.signal_noise import SignalNoiseDraws
 
 _TRAJECTORY = 1.5  # length of a trajectory in standard deviations: a quarter of a period is π/2
@@ -96,6 +97,8 @@ _SMALL = 6e4  # operations of a gradient: two outputs, twelve rows
 #: Mean square of the coordinates of a mode, about one for a draw of the prior, from which no path starts from
 #: the prior: with targets of 1e4 and noise of one in eight rows 1e7 temperatures lie between.
 _NEAR = 10.0
+_SAME_MODE = 0.7  # largest difference of log L_jj and log Σ_jj of modes that are one: a factor of two
+_NEGLIGIBLE = 15.0  # nats below the largest bound of the evidence: bounds of two phases are equally loose
 
 
 @dataclass(frozen=True)
@@ -113,8 +116,8 @@ def infer_signal_noise(target: SignalNoiseTarget, options: InferenceOptions) -> 
     call = Call(options)
     found, mode = aligned(target)
     effort, most = (SCREENING, 1) if options.rough else (final_effort(target), _MOST_ROUNDS)
-    start, method = final_start(found, mode)
-    estimate, check = rounds(found, start, call, effort, method, most), None
+    phases = [Phase(mode, *final_start(found, mode))] if options.rough else phases_of(found, mode)
+    estimate, check = over_phases(found, phases, call, effort, most), None
     if not options.rough:
         found, estimate, check = checked(target, found, estimate, call, effort, most)
     answer = verdict("smc", estimate, check, call, needs_check=not options.rough, advice=TAKE_OR_RAISE)
@@ -150,9 +153,10 @@ def checked(
     largest = call.policy.largest_check_error * call.target_error  # a check may be less accurate
     checking = Call(replace(call.options, target_error=largest), progress=call.progress)
     longer = replace(effort, particles=effort.particles // 2, moves=2 * effort.moves, more=2 * effort.more)
-    near = target.operations < _SMALL and _is_near_the_prior(mode)  # as in `final_start`
-    start = GaussianProposal(0.5 * mode, None, 0.0) if near else fitted_start(other, mode)
-    check = rounds(other, start, checking, longer, FROM_OTHER, most)
+    first, *more = phases_of(other, mode)
+    near = target.operations < _SMALL and _is_near_the_prior(first.mode)  # as in `final_start`
+    start = GaussianProposal(0.5 * first.mode, None, 0.0) if near else fitted_start(other, first.mode)
+    check = over_phases(other, [Phase(first.mode, start, FROM_OTHER), *more], checking, longer, most)
     if evidence_agrees(estimate, check, call.policy) or check.log_evidence < estimate.log_evidence:
         return found, estimate, check
     return other, check, estimate
@@ -168,6 +172,92 @@ def rounds(
         found.append(tempered(target, start, call, effort, f"{method}, round {len(found) + 1}"))
         estimate = replace(combined(found), method=method)
     return estimate
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A mode u (D,) of the posterior, and where a path to the posterior around it starts."""
+
+    mode: Array
+    start: GaussianProposal
+    method: str
+
+
+def phases_of(target: SignalNoiseTarget, mode: Array) -> list[Phase]:
+    """The phases of the posterior, that of the mode (D,) among them, nearest to the prior first.
+
+    Searches start where the network of the signal, and that of the noise, fit none of the axes of the data,
+    the strongest or all. A phase is left out where the lower bound of its evidence is negligible beside the
+    largest.
+    """
+    found = [mode]
+    for begin in fitted_starts(target, mode):
+        other = mode_from(target, begin)
+        logs = target.log_diagonals(np.array([other, *found]))
+        if (np.abs(logs[1:] - logs[0]).max(axis=1) > _SAME_MODE).all():
+            found.append(other)
+    if len(found) > 1:
+        fits = [_fitted(target, each, _axes_at(target, each)) for each in found]
+        largest = max(bound for _, bound in fits)
+        pairs = zip(found, fits, strict=True)
+        kept = [(each, fit[0]) for each, fit in pairs if fit[1] > largest - _NEGLIGIBLE]
+        kept.sort(key=lambda pair: float(pair[0] @ pair[0]))
+        found, others = [each for each, _ in kept], [start for _, start in kept[1:]]
+    else:
+        others = []
+    first = Phase(found[0], *final_start(target, found[0]))
+    return [first, *(Phase(*each, FROM_FIT) for each in zip(found[1:], others, strict=True))]
+
+
+def over_phases(
+    target: SignalNoiseTarget, phases: list[Phase], call: Call, effort: Effort, most: int
+) -> Estimate:
+    """Paths from every phase, as one estimate: each of the mass that is nearest to where it started.
+
+    The draws of one path, whatever they have visited, are weighted such that averages of any function are
+    those of the posterior, the share of a part of the space among them. So the integral is the sum, over a
+    partition of the space, of what one path each says of its part. A point belongs to the Gaussian that is
+    highest there, times the evidence that its path has found.
+    """
+    found = [
+        rounds(target, phase.start, call, effort, f"{phase.method}{f', phase {k + 1}' if k else ''}", most)
+        for k, phase in enumerate(phases)
+    ]
+    if len(found) == 1:
+        return found[0]
+    logs, squares, weights, groups, diagonals, points = [], [], [], [], [], []
+    for k, estimate in enumerate(found):
+        heights = [
+            other.log_evidence
+            - 0.5 * (phase.start.whiten(estimate.points) ** 2).sum(axis=1)
+            - phase.start.log_determinant
+            for phase, other in zip(phases, found, strict=True)
+        ]
+        own, islands = np.argmax(heights, axis=0) == k, estimate.groups % ISLANDS
+        share = float(estimate.weights @ own)
+        if not share:  # the path has left its phase, which others have visited, too
+            continue
+        error = float(standard_error(own.astype(float), estimate.weights, islands)) / share
+        logs.append(estimate.log_evidence + math.log(share))
+        squares.append(estimate.log_evidence_error**2 + error**2)
+        weights.append(np.log(estimate.weights[own]) + estimate.log_evidence)
+        groups.append(islands[own])
+        diagonals.append(estimate.log_diagonal[own])
+        points.append(estimate.points[own])
+    shares, together = special.softmax(logs), np.concatenate(points)
+    return replace(
+        found[0],
+        method=f"{found[0].method} and {len(found) - 1} more",
+        log_weights=np.concatenate(weights),
+        groups=np.concatenate(groups),
+        log_diagonal=np.concatenate(diagonals),
+        locate=lambda: together,
+        log_evidence=float(special.logsumexp(logs)),
+        log_evidence_error=math.sqrt(float(shares**2 @ np.array(squares))),
+        efficiency=min(each.efficiency for each in found),
+        stages=max(each.stages for each in found),
+        seconds=sum(each.seconds for each in found),
+    )
 
 
 def final_effort(target: SignalNoiseTarget) -> Effort:
@@ -223,15 +313,24 @@ def fitted_start(target: SignalNoiseTarget, mode: Array) -> GaussianProposal:
     The prior where the mode is a spike, as with few rows whose targets a signal can fit without noise: there
     it has next to no mass.
     """
-    likelihood, hessian = target.likelihood, np.eye(target.dimension)
+    likelihood, axes = target.likelihood, _axes_at(target, mode)
+    narrowest = _NARROWEST / math.sqrt(likelihood.examples * likelihood.outputs)
+    if float(np.linalg.norm(axes, axis=0).min()) < narrowest and _is_near_the_prior(mode):
+        return prior_start(target)
+    return _fitted(target, mode, axes)[0]
+
+
+def _axes_at(target: SignalNoiseTarget, mode: Array) -> Array:
+    """Axes of the curvature at a mode (D,), as columns of the length of the deviations, (D, D)."""
+    hessian = np.eye(target.dimension)
     if target.dimension <= POLICY.most_for_curvature:
         hessian = curvature(cast(Target, target), mode)
-    root, logs = bounded_root(hessian, target.dimension)
-    narrowest = math.log(_NARROWEST / math.sqrt(likelihood.examples * likelihood.outputs))
-    if float(logs.min()) < narrowest and _is_near_the_prior(mode):
-        return prior_start(target)
-    axes, deviations, _ = np.linalg.svd(root)
-    axes = axes * deviations
+    axes, deviations, _ = np.linalg.svd(bounded_root(hessian, target.dimension)[0])
+    return axes * deviations
+
+
+def _fitted(target: SignalNoiseTarget, mode: Array, axes: Array) -> tuple[GaussianProposal, float]:
+    """The Gaussian of `fitted_start` with axes (D, D), and its bound of the log evidence up to a constant."""
     half = np.random.default_rng(27).standard_normal((_FIT_PAIRS, target.dimension))
     white = np.concatenate([half, -half])
 
@@ -252,8 +351,11 @@ def fitted_start(target: SignalNoiseTarget, mode: Array) -> GaussianProposal:
         options={"maxiter": _FIT_STEPS},
     )
     shift, log_widths = np.split(found.x, 2)
-    log_determinant = float(np.log(deviations).sum() + log_widths.sum())
-    return GaussianProposal(mode + axes @ shift, axes * np.exp(log_widths), log_determinant)
+    log_volume = float(np.log(np.linalg.norm(axes, axis=0)).sum())
+    proposal = GaussianProposal(
+        mode + axes @ shift, axes * np.exp(log_widths), log_volume + float(log_widths.sum())
+    )
+    return proposal, log_volume - float(found.fun)
 
 
 def tempered(

@@ -15,6 +15,7 @@ one in the coordinates.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -351,13 +352,14 @@ class SignalNoiseTarget:
     likelihood: SignalNoiseLikelihood
 
     @cached_property
-    def _ends(self) -> tuple[int, int]:
+    def ends(self) -> tuple[int, int]:
+        """Where the coordinates of the signal end, and those of the noise."""
         return self.signal.dimension, self.signal.dimension + self.noise.dimension
 
     @property
     def dimension(self) -> int:
         """Number of coordinates."""
-        return self._ends[1] + self.unit_prior.dimension
+        return self.ends[1] + self.unit_prior.dimension
 
     @property
     def _signal_columns(self) -> int:
@@ -381,7 +383,7 @@ class SignalNoiseTarget:
 
     def _differentiable_roots(self, u: Array) -> tuple[Roots, Callable[[Roots], Array]]:
         """Signal and noise at u (m, D), and from a gradient in them to one in u."""
-        first, second = self._ends
+        first, second = self.ends
         signal, from_signal = self.signal.differentiable(u[:, :first])
         noise, from_noise = self.noise.differentiable(u[:, first:second])
         units, from_units = self.unit_prior.differentiable(u[:, second:])
@@ -454,13 +456,13 @@ class SignalNoiseTarget:
         return value, gradient
 
     def _parts(self) -> Iterator[tuple[RootCoordinates, slice]]:
-        first, second = self._ends
+        first, second = self.ends
         yield self.signal, slice(0, first)
         yield self.noise, slice(first, second)
 
     def _blocks(self, u: Array) -> Iterator[tuple[slice, IndexArray]]:
         """Blocks of points u (m, k), and those of them whose factors do not overflow."""
-        fine = self.unit_prior.plausible(u[:, self._ends[1] :])
+        fine = self.unit_prior.plausible(u[:, self.ends[1] :])
         for coordinates, part in self._parts():
             fine &= coordinates.plausible(u[:, part])
         # four arrays (k_1, rows) of the rows as the likelihood sees them, and four of the size of the roots
@@ -495,8 +497,9 @@ def aligned(target: SignalNoiseTarget, seed: int = 0) -> tuple[SignalNoiseTarget
     no such freedom. In the axes of the root at a mode its diagonal is far from zero for every factor that the
     data determine.
     """
-    mode = _mode(target, seed)
-    first, second = target._ends
+    begin = 0.1 * np.random.default_rng(seed).standard_normal(target.dimension)  # zero is a saddle point
+    mode = mode_from(target, begin)
+    first, second = target.ends
     parts, places = [], []
     for coordinates, place in ((target.signal, mode[:first]), (target.noise, mode[first:second])):
         moved = coordinates.aligned(place) if isinstance(coordinates, LastWeights) else (coordinates, place)
@@ -505,9 +508,8 @@ def aligned(target: SignalNoiseTarget, seed: int = 0) -> tuple[SignalNoiseTarget
     return replace(target, signal=parts[0], noise=parts[1]), np.concatenate([*places, mode[second:]])
 
 
-def _mode(target: SignalNoiseTarget, seed: int) -> Array:
-    """A mode of the posterior, (D,)."""
-    begin = 0.1 * np.random.default_rng(seed).standard_normal(target.dimension)  # zero is a saddle point
+def mode_from(target: SignalNoiseTarget, begin: Array) -> Array:
+    """The mode of the posterior to which a search from u (D,) leads, (D,)."""
 
     def negative(u: Array) -> tuple[float, Array]:
         """Minus the log posterior and its gradient at u (D,); far out a large number."""
@@ -515,3 +517,44 @@ def _mode(target: SignalNoiseTarget, seed: int) -> Array:
         return -max(float(value[0]), -1e100), -gradient[0]
 
     return optimize.minimize(negative, begin, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+
+
+def fitted_starts(target: SignalNoiseTarget, mode: Array) -> Iterator[Array]:
+    """Where searches for other modes begin, (D,) each: at a mode (D,), with other roots of the scales.
+
+    Behind two layers of weights or more a direction can be fitted or collapse, and both can be modes.
+    """
+    if not (_is_deep(target.signal) or _is_deep(target.noise)):
+        return
+    likelihood = target.likelihood
+    rows = np.concatenate([likelihood.targets, likelihood.outside])
+    strengths = float(likelihood.eigenvalues.sum()), float(likelihood.examples)
+    first, second = target.ends
+    signals, noises = (
+        [*_phase_roots(root, rows / np.sqrt(strength)), mode[part]]
+        for root, strength, part in zip(
+            (target.signal, target.noise), strengths, (slice(0, first), slice(first, second)), strict=True
+        )
+    )
+    rng = np.random.default_rng(2)
+    for signal, noise in itertools.product(signals, noises):
+        begin = np.concatenate([signal, noise, mode[second:]])
+        yield begin + 0.1 * rng.standard_normal(len(begin))  # zero is a saddle point
+
+
+def _is_deep(root: RootCoordinates) -> bool:
+    return isinstance(root, BartlettRoot) and len(root.coordinates.shapes) > 1
+
+
+def _phase_roots(root: RootCoordinates, rows: Array) -> Iterator[Array]:
+    """Coordinates (k,) of a typical root, and of a deep one that fits the strongest axis of rows, and all."""
+    if not isinstance(root, BartlettRoot):
+        return
+    sizes = ((rows @ root.axes) ** 2).sum(axis=0)[: root.columns]
+    order = np.argsort(-sizes)
+    for count in sorted({0, 1, root.columns}) if _is_deep(root) else (0,):
+        factors = root.coordinates.factors(np.zeros((1, root.dimension)))
+        fitted = order[:count][sizes[order[:count]] > 0]
+        for factor in factors:
+            factor[0, fitted, fitted] = sizes[fitted] ** (0.5 / len(factors))
+        yield root.coordinates.locate(factors)[0]
