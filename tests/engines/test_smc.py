@@ -292,7 +292,7 @@ def test_a_mixture_with_a_heavy_tail_confirms_nothing(monkeypatch):
     data = make_problem(8, 12, 2, seed=700)
     network = lbnn.Network((4,))
     assert network.condition(data.X, data.Y, 4.0, engine="smc").diagnostics.ok
-    monkeypatch.setattr(Estimate, "heavy_tailed", property(lambda self: self.weighted))
+    monkeypatch.setattr(Estimate, "heavy_tailed", lambda self, policy: self.weighted)
     with pytest.warns(lbnn.AccuracyWarning, match="too heavy a tail to confirm"):
         told = network.condition(data.X, data.Y, 4.0, engine="smc").diagnostics
     assert not told.ok

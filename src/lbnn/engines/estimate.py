@@ -87,8 +87,9 @@ class Estimate:
         The draws in the coordinates u of `target`; asked for by the answer only.
     log_evidence, log_evidence_error : float
         Log of the integral of prior times likelihood (less its constant), and its standard error.
-    largest_k, largest_mean_k : float
-        Tail indices from which the weights, and those of E L, are not trusted.
+    limit, mean_limit : str
+        Names of the thresholds in `Policy`: tail indices from which the weights, and those of E L, are not
+        trusted.
     efficiency : float
         Independent draws per draw, where draws are correlated (moves of a Markov chain); one otherwise.
     weighted : bool
@@ -111,8 +112,8 @@ class Estimate:
     locate: Callable[[], Array]
     log_evidence: float
     log_evidence_error: float
-    largest_k: float = POLICY.largest_k
-    largest_mean_k: float = POLICY.largest_k
+    limit: str = "largest_k"
+    mean_limit: str = "largest_k"
     efficiency: float = 1.0
     weighted: bool = True
     complete: bool = True
@@ -127,7 +128,7 @@ class Estimate:
         log_weights: Array,
         log_diagonal: Array,
         locate: Callable[[], Array],
-        largest_k: float = POLICY.largest_k,
+        limit: str = "largest_k",
         seconds: float = 0.0,
         target: Target | None = None,
         *,
@@ -151,7 +152,7 @@ class Estimate:
             locate,
             log_evidence,
             error,
-            largest_k,
+            limit,
             seconds=seconds,
             target=target,
         )
@@ -185,10 +186,13 @@ class Estimate:
         """Tail index of the weights; None where they are not those of importance sampling."""
         return pareto_k(self.log_weights) if self.weighted else None
 
-    @property
-    def heavy_tailed(self) -> bool:
+    def heavy_tailed(self, policy: Policy) -> bool:
         """Whether the weights have too heavy a tail for the log evidence."""
-        return self.pareto_k is not None and self.pareto_k >= self.largest_k
+        return self.pareto_k is not None and self.pareto_k >= getattr(policy, self.limit)
+
+    def heavy_tailed_means(self, policy: Policy) -> bool:
+        """Whether those of E L have, along some axis of the data."""
+        return not bool((self.mean_tails < getattr(policy, self.mean_limit)).all())
 
     @cached_property
     def mean_sizes(self) -> Array:

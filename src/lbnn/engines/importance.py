@@ -17,7 +17,7 @@ from scipy import optimize, special
 from lbnn._base.quasi_random import normal_points, uniform_points
 from lbnn._base.types import Array
 from lbnn.engines.estimate import Call, Estimate
-from lbnn.engines.policy import GROUPS, POLICY
+from lbnn.engines.policy import GROUPS, POLICY, Policy
 from lbnn.engines.target import Target, log_diagonal
 from lbnn.engines.verdict import reaches
 
@@ -65,25 +65,25 @@ class GaussianProposal:
         return None if self.root is None else np.asarray(np.linalg.inv(self.root), float)
 
 
-def laplace_proposal(target: Target, start: Array | None = None) -> GaussianProposal:
+def laplace_proposal(target: Target, start: Array | None = None, policy: Policy = POLICY) -> GaussianProposal:
     """The Gaussian at the mode next to start (k,) with its curvature; the prior in very many dimensions.
 
     The mode is sought from `start`, by default the centre of the prior.
     """
     begin = np.zeros(target.dimension) if start is None else start
-    if target.dimension > POLICY.most_for_curvature:
+    if target.dimension > policy.most_for_curvature:
         return GaussianProposal(begin, None, 0.0)
     mean = find_mode(target, begin)
     return _gaussian(mean, curvature(target, mean))
 
 
-def nearby_proposal(target: Target, start: Array) -> GaussianProposal:
+def nearby_proposal(target: Target, start: Array, policy: Policy = POLICY) -> GaussianProposal:
     """The Gaussian at the mode next to start (k,), by one step of Newton's method where that is short."""
     hessian = curvature(target, start)
     values, vectors = np.linalg.eigh(hessian)
     along = vectors.T @ target.value_and_gradient(start[None])[1][0]
     if values[0] < _WIDEST**-2 or float((along**2 / values).sum()) > _SHORT**2:
-        return laplace_proposal(target, start)
+        return laplace_proposal(target, start, policy)
     return _gaussian(start + vectors @ (along / values), hessian)
 
 
@@ -104,11 +104,11 @@ def bounded_root(hessian: Array, dimension: int) -> tuple[Array, Array]:
     return (vectors * deviations[..., None, :]) @ vectors.swapaxes(-1, -2), np.log(deviations)
 
 
-def gaussian_of(points: Array) -> GaussianProposal:
+def gaussian_of(points: Array, policy: Policy = POLICY) -> GaussianProposal:
     """The Gaussian with the moments of draws (m, D): their covariance, or its diagonal for few."""
     count, dimension = points.shape
     variance = np.maximum(points.var(axis=0), 1e-6)
-    if dimension > POLICY.most_for_curvature or count < 2 * dimension:
+    if dimension > policy.most_for_curvature or count < 2 * dimension:
         deviations = np.sqrt(variance)
         return GaussianProposal(points.mean(axis=0), np.diag(deviations), float(np.log(deviations).sum()))
     trust = count / (count + 10.0 * dimension)

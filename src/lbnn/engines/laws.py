@@ -16,7 +16,7 @@ from lbnn.engines.inference import InferenceOptions
 from lbnn.engines.mixture import laplace_mixture_of
 from lbnn.engines.modes import Mode, find_modes, scan_axes
 from lbnn.engines.pareto import pareto_k
-from lbnn.engines.policy import POLICY
+from lbnn.engines.policy import POLICY, Policy
 from lbnn.engines.target import ScaleLikelihood, Target
 from lbnn.engines.total_target import TotalTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
@@ -91,10 +91,12 @@ class SampledLaw(AtomLaw):
         scales: Array,
         options: InferenceOptions,
         again: Callable[[Target, InferenceOptions], Answer],
+        policy: Policy = POLICY,
     ) -> None:
         """With the scales (m, n_d, n_d) of an answer."""
         super().__init__(answer.weights, scales)
         self.target, self.answer, self.options, self.again = target, answer, options, again
+        self.policy = policy
 
     def factors(self, index: IndexArray) -> list[Array]:
         return self.target.factors(self.answer.points[index])
@@ -105,7 +107,7 @@ class SampledLaw(AtomLaw):
         space = TotalTarget(target)
         labels, fitted = np.zeros(len(self.weights), int), [0]
         if isinstance(own, ScaleLikelihood) and not own.flat:
-            searched = target.any_frame and space.dimension <= POLICY.most_for_mixture
+            searched = target.any_frame and space.dimension <= self.policy.most_for_mixture
             modes = find_modes(space, scan_axes(space, space.axes)) if searched else []
             scales = [_scale_of(space, mode) for mode in modes] or [np.asarray(measure.mean)]
             units, largest = own.output_units, float(own.eigenvalues.max())
@@ -148,12 +150,13 @@ class SampledLaw(AtomLaw):
     def _log_tilted(self, tilted: Target, points: Array, log_weights: Array, log_own: Array) -> float:
         """Log of ∫ of another target over ∫ of the own one, from own draws (m, D) or by a new run."""
         fewest = max(_FEWEST_FOR_TILT, self.options.target_error**-2)  # 100 leave an error of 0.1
-        log_average = log_tilted_average(points, log_weights, log_own, tilted.log_density, fewest)
+        draws = points, log_weights, log_own
+        log_average = log_tilted_average(*draws, tilted.log_density, fewest, self.policy)
         if log_average is not None:
             return log_average
         new = self.again(tilted, self.options)
         told, k = new.diagnostics, new.diagnostics.pareto_k
-        enough = told.effective_sample_size >= _FEWEST_FOR_TILT and (k is None or k < POLICY.largest_k)
+        enough = told.effective_sample_size >= _FEWEST_FOR_TILT and (k is None or k < self.policy.largest_k)
         if not (told.ok or (self.options.rough and enough)):  # one of many models needs no second estimate
             error = max(new.log_evidence_error, told.effective_sample_size**-0.5)
             doubt = ", which no second estimate confirms" if enough else ""
@@ -213,7 +216,12 @@ def _too_few(effective: float) -> str:
 
 
 def log_tilted_average(
-    points: Array, log_weights: Array, log_own: Array, log_tilted: LogDensity, fewest: float
+    points: Array,
+    log_weights: Array,
+    log_own: Array,
+    log_tilted: LogDensity,
+    fewest: float,
+    policy: Policy,
 ) -> float | None:
     """log E_π h, or None where too few draws count wherever they are moved.
 
@@ -229,6 +237,8 @@ def log_tilted_average(
         ... and log π h up to the same.
     fewest : float
         Effective draws that an answer must rest on.
+    policy : Policy
+        Whose `largest_k` their weights must have at most.
     """
     mean = np.exp(log_weights) @ points
     shift, most, idle = np.zeros_like(mean), 1.0, 0
@@ -236,7 +246,7 @@ def log_tilted_average(
         log_terms = log_weights + log_tilted(points + shift) - log_own
         log_terms[np.isnan(log_terms)] = -np.inf
         effective = float(effective_atoms(log_terms))
-        if effective >= fewest and pareto_k(log_terms) < POLICY.largest_k:
+        if effective >= fewest and pareto_k(log_terms) < policy.largest_k:
             return float(special.logsumexp(log_terms))
         idle = 0 if effective > _PROGRESS * most else idle + 1
         if idle == _MOST_IDLE:

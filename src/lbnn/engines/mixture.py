@@ -28,7 +28,7 @@ from lbnn._base.small_matrices import one_sign
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.modes import WIDEST, Mode, find_modes, find_tails, scan_axes
-from lbnn.engines.policy import GROUPS, POLICY
+from lbnn.engines.policy import GROUPS
 from lbnn.engines.target import Target, log_diagonal, turned_points
 from lbnn.engines.total_target import FactorSpace, Space, TotalTarget
 from lbnn.engines.verdict import reaches
@@ -412,7 +412,7 @@ def mixture_estimate(mixture: Mixture, call: Call) -> tuple[Estimate, Mixture]:
         call.progress.say(f"importance sampling, {GROUPS * size} points in {dimension} dimensions")
         sample = _sample(mixture, size, rng, call)
         estimate = _estimate(sample, began)
-        tails = estimate.heavy_tailed or bool((estimate.mean_tails >= estimate.largest_mean_k).any())
+        tails = estimate.heavy_tailed(call.policy) or estimate.heavy_tailed_means(call.policy)
         if refits and tails:  # more of the same would not help: some tail has no proposal
             refits -= 1
             mixture, sample = _fitted_afresh(adapted(sample, True), rounds, rng, call)
@@ -517,4 +517,4 @@ def _estimate(sample: MixtureSample, began: float) -> Estimate:
         lambda: sample.points,
         seconds=time.perf_counter() - began,
     )
-    return replace(estimate, largest_mean_k=POLICY.largest_mean_k)
+    return replace(estimate, mean_limit="largest_mean_k")

@@ -39,7 +39,7 @@ from lbnn._base.threads import on_every_core
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.axis_laws import FLATTEST, AxisLaws, Examples, Groups, examples_of
 from lbnn.engines.estimate import Call, Estimate
-from lbnn.engines.policy import GROUPS, POLICY, Policy
+from lbnn.engines.policy import GROUPS
 from lbnn.engines.target import Target
 from lbnn.engines.verdict import agree, can_check, reaches
 from lbnn.scale.measure import effective_atoms
@@ -264,7 +264,6 @@ class Candidate:
     frame: Array
     proposal: RowProposal
     name: str
-    policy: Policy = POLICY
 
     @property
     def operations(self) -> float:
@@ -322,7 +321,7 @@ class RowSample:
             self.log_weights,
             self.log_diagonal,
             self._points,
-            self.candidate.policy.largest_row_k,
+            "largest_row_k",
             self.seconds,
         )
 

@@ -217,7 +217,7 @@ class Run:
             values = likelihood.log_constant + target.integrand(answer.points[few])
             lost = self.check.scales(measure.scales[few], values, self.call.target_error)
         kept = replace(answer, estimate=answer.estimate.stored())
-        law = SampledLaw(target, kept, measure.scales, self.call.options, draw_posterior)
+        law = SampledLaw(target, kept, measure.scales, self.call.options, draw_posterior, self.call.policy)
         inference = _inference(measure._with_law(law), answer, likelihood.log_constant)
         return inference.doubted(lost) if lost else inference
 
@@ -422,7 +422,7 @@ class Sampling:
     @cached_property
     def mode(self) -> GaussianProposal:
         """The Gaussian at the mode of all factors."""
-        return laplace_proposal(self.target)
+        return laplace_proposal(self.target, policy=self.policy)
 
     @cached_property
     def gaussian(self) -> Estimate:
@@ -476,7 +476,7 @@ class Sampling:
         if mixture.modes > 1:
             return None
         turned = self.target.in_frame(mixture.parts[0].frame)
-        proposal = nearby_proposal(turned, mixture.start(turned.coordinates))
+        proposal = nearby_proposal(turned, mixture.start(turned.coordinates), self.policy)
         method = "Gaussian at the mode of all factors"
         estimate = gaussian_importance(turned, proposal, self.call, method, self.target)
         serves = reaches(estimate, self.call) and estimate.effective_share >= self.policy.gaussian_share
@@ -520,7 +520,7 @@ class Sampling:
         drawn = estimate.points[rng.choice(len(estimate.weights), size=_FITTED_FROM, p=estimate.weights)]
         climbers = turned_points(drawn[:_CLIMBERS], self.target, turned)
         best = climbers[np.argmax(turned.log_density(climbers))]
-        proposal = laplace_proposal(turned, best)
+        proposal = laplace_proposal(turned, best, self.policy)
         yield gaussian_round(
             turned, proposal, self.call, "Gaussian at the mode near the best draw", self.target
         )
@@ -574,7 +574,8 @@ class Sampling:
 
     def _gaussian_check(self, target: Target, start: Array, method: str) -> Estimate | None:
         """One round of the Gaussian at the mode near start (k,), if it can check another estimate."""
-        check = gaussian_round(target, laplace_proposal(target, start), self.call, method, self.target)
+        proposal = laplace_proposal(target, start, self.policy)
+        check = gaussian_round(target, proposal, self.call, method, self.target)
         return check if can_check(check, self.policy) else None
 
     def _spectral_smc(self, last: bool) -> Answer:
@@ -605,11 +606,14 @@ class Sampling:
         index = self.call.stream("draws that a path starts from").choice(
             len(found.weights), size=_FITTED_FROM, p=found.weights
         )
-        start, _ = self._smoothest([laplace_proposal(self.target, best), gaussian_of(found.points[index])])
+        mode = laplace_proposal(self.target, best, self.policy)
+        start, _ = self._smoothest([mode, gaussian_of(found.points[index], self.policy)])
         estimate = smc_estimate(self.target, start, self.call)
         if self.call.options.engine != "smc" and self._mixture_is_better(found, estimate):
             return verdict("importance", found, estimate, self.call, advice=TAKE_OR_RAISE)
-        if found.heavy_tailed:  # looks better than it is, and agrees with what misses the same part
+        if found.heavy_tailed(
+            self.policy
+        ):  # looks better than it is: it agrees with what misses the same part
             rows = None if self.call.options.engine == "smc" or self.rows is None else self.rows[0]
             check = rows if rows is not None and can_check(rows, self.policy) else None
             return self._thinned(verdict("smc", estimate, check, self.call))
@@ -631,7 +635,8 @@ class Sampling:
     def _mixture_is_better(self, found: Estimate, estimate: Estimate) -> bool:
         """Whether of two that miss the target error the mixture's draws come nearer, without heavy tails."""
         missed = not reaches(estimate, self.call)
-        return missed and not found.heavy_tailed and found.log_evidence_error < estimate.log_evidence_error
+        heavy = found.heavy_tailed(self.policy)
+        return missed and not heavy and found.log_evidence_error < estimate.log_evidence_error
 
     def _smc_in_many_dimensions(self) -> Answer:
         """From the Gaussian at the mode, relative to the square block of T_d behind a narrow layer."""
@@ -648,7 +653,7 @@ class Sampling:
             return self.answer_of_rows  # what a path from a worse start would end in is worse still
         estimate = smc_estimate(self.target, start, self.call)
         if check is None and self.target.dimension <= self.policy.most_for_curvature:
-            check = None if self.gaussian.heavy_tailed else self.gaussian
+            check = None if self.gaussian.heavy_tailed(self.policy) else self.gaussian
         return self._thinned(verdict("smc", estimate, check, self.call))
 
     def _hopeless(self, rows: Estimate) -> bool:
@@ -657,7 +662,8 @@ class Sampling:
 
     def _start(self, rows: Estimate | None) -> tuple[GaussianProposal, float]:
         """The Gaussian at the mode, or that with the moments of rows: where log weights vary less."""
-        return self._smoothest([self.mode] if rows is None else [self.mode, gaussian_of(rows.points)])
+        moments = [] if rows is None else [gaussian_of(rows.points, self.policy)]
+        return self._smoothest([self.mode, *moments])
 
     def _smoothest(self, starts: list[GaussianProposal]) -> tuple[GaussianProposal, float]:
         """The start of a path with the smallest interdecile range of log weights, and that range.

@@ -108,11 +108,11 @@ def reaches(estimate: Estimate, call: Call) -> bool:
     wanted = call.effective if estimate.weighted else call.target_error**-2
     return bool(
         estimate.complete
-        and not estimate.heavy_tailed
+        and not estimate.heavy_tailed(call.policy)
         and estimate.effective_sample_size >= wanted
         and estimate.log_evidence_error <= call.target_error
         and (not estimate.weighted or (estimate.mean_sizes >= call.policy.fewest_for_means).all())
-        and (not estimate.weighted or (estimate.mean_tails < estimate.largest_mean_k).all())
+        and not estimate.heavy_tailed_means(call.policy)
     )
 
 
@@ -134,7 +134,7 @@ def can_check(estimate: Estimate, policy: Policy) -> bool:
     """Whether an estimate can be trusted to check another one."""
     if not estimate.weighted:
         return True
-    return not estimate.heavy_tailed and estimate.effective_sample_size >= policy.fewest_to_check
+    return not estimate.heavy_tailed(policy) and estimate.effective_sample_size >= policy.fewest_to_check
 
 
 def agree(estimate: Estimate, check: Estimate, policy: Policy) -> bool:
@@ -187,27 +187,26 @@ def _shortfall(estimate: Estimate, call: Call, advice: str) -> str:
             f"log evidence of {estimate.log_evidence_error:.2g} {target}: "
             f"{pace if estimate.complete else _CUT_SHORT}"
         )
-    found = []
-    if estimate.heavy_tailed:
-        found.append(
-            f"its weights have a Pareto k of {estimate.pareto_k:.2f} (should be below {estimate.largest_k:g})"
-        )
+    found, policy = [], call.policy
+    if estimate.heavy_tailed(policy):
+        below = getattr(policy, estimate.limit)
+        found.append(f"its weights have a Pareto k of {estimate.pareto_k:.2f} (should be below {below:g})")
     if estimate.effective_sample_size < call.effective:
         found.append(
             f"{estimate.effective_sample_size:.0f} draws are effective ({call.effective:.0f} are needed)"
         )
     if estimate.log_evidence_error > call.target_error:
         found.append(f"the error of the log evidence is {estimate.log_evidence_error:.2g}")
-    sizes, tails, policy = estimate.mean_sizes, estimate.mean_tails, call.policy
+    sizes, tails = estimate.mean_sizes, estimate.mean_tails
     if (sizes < policy.fewest_for_means).any():
         found.append(
             f"along some axis the mean of the scale rests on {sizes.min():.0f} effective draws "
             f"({policy.fewest_for_means:.0f} are needed)"
         )
-    if not (tails < estimate.largest_mean_k).all():
+    if estimate.heavy_tailed_means(policy):
         found.append(
             f"along some axis the weights of the mean of the scale have a Pareto k of {tails.max():.2f} "
-            f"(should be below {estimate.largest_mean_k:g})"
+            f"(should be below {getattr(policy, estimate.mean_limit):g})"
         )
     if not estimate.complete:
         found.append(_CUT_SHORT)
