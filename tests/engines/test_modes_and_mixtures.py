@@ -273,3 +273,20 @@ def test_draws_do_not_grow_without_end_for_a_tail_that_stays():
     call = Call(InferenceOptions(0.05, 0), replace(POLICY, largest_mean_k=-10.0))
     estimate, _ = mixture.mixture_estimate(laplace_mixture(TotalTarget(target_of())), call)
     assert len(estimate.log_weights) <= 8192
+
+
+def test_no_second_mixture_settles_that_a_check_is_higher(monkeypatch):
+    """A wrong constant in Student's density lowers every mixture alike, so that two of them agree."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(20, 5))
+    signal = X @ rng.normal(size=(5, 3)) @ rng.normal(size=(3, 3)) / math.sqrt(15)
+    Y = signal + 0.4 * rng.normal(size=(20, 3))
+    network, noise = lbnn.Network((6, 5)), {"beta": [2.0, 8.0, 30.0], "noise": "per_output"}
+    right = network.condition(X, Y, seed=1, **noise)
+    density = StudentPart.log_density
+    monkeypatch.setattr(StudentPart, "log_density", lambda part, theta: density(part, theta) + 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lbnn.AccuracyWarning)
+        found = network.condition(X, Y, **noise)
+    error = math.hypot(found.log_evidence_error, right.log_evidence_error)
+    assert not found.diagnostics.ok or abs(found.log_evidence - right.log_evidence) <= 4.5 * error
