@@ -329,7 +329,11 @@ def _many_entries(problem: Problem, of: str, engine: str, policy: Policy) -> tup
     rows = Step("rows", of, _OTHER_ORDER, _ROWS)
     if engine == "auto" and of == "scale" and problem.narrow_last:
         relative = Step("relative gaussian", of, _OTHER_AXES, _RELATIVE)
-        return relative, rows, Step("smc", of, "rows", _SMC)
+        return (
+            relative,
+            rows,
+            Step("smc", of, "rows, else the Gaussian, else a path from another start", _SMC),
+        )
     gaussian = Step(
         "wide gaussian", of, "the Gaussian in another frame", "where rows do not reach the target error"
     )
