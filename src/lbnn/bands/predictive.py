@@ -262,22 +262,26 @@ class BandsPredictive:
 
     def quantile(self, q: float) -> Array:
         """Quantiles (m, V): from the distribution function at 61 values around the mean."""
-        level = float(check.probability(q, "q"))
-        mean, deviation = to_numpy(self._mean), np.sqrt(self._moments.variance)
-        grid = mean + deviation * _GRID[:, None, None]
-        heights = self._distribution(grid)
-        found = np.empty_like(mean)
-        for place in np.ndindex(mean.shape):
-            own = np.maximum.accumulate(heights[(slice(None), *place)])
-            rising = np.concatenate([[True], np.diff(own) > 0])
-            normal = special.ndtri(np.clip(own[rising], 1e-15, 1 - 1e-15))  # nearly straight
-            found[place] = np.interp(special.ndtri(level), normal, grid[(slice(None), *place)][rising])
-        return self._of_all(found)
+        return self._quantiles(check.probability(q, "q"))[0]
 
     def interval(self, probability: float) -> tuple[Array, Array]:
         """Central intervals: lower and upper ends, (m, V) each."""
         level = float(check.probability(probability, "probability"))
-        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+        low, high = self._quantiles(np.array([(1 - level) / 2, (1 + level) / 2]))
+        return low, high
+
+    def _quantiles(self, levels: ArrayLike) -> Array:
+        """Quantiles (levels, m, V)."""
+        mean, deviation = to_numpy(self._mean), np.sqrt(self._moments.variance)
+        grid = mean + deviation * _GRID[:, None, None]
+        heights, wanted = self._distribution(grid), special.ndtri(np.atleast_1d(levels))
+        found = np.empty((len(wanted), *mean.shape))
+        for m, v in np.ndindex(mean.shape):
+            own = np.maximum.accumulate(heights[:, m, v])
+            rising = np.concatenate([[True], np.diff(own) > 0])
+            normal = special.ndtri(np.clip(own[rising], 1e-15, 1 - 1e-15))  # nearly straight
+            found[:, m, v] = np.interp(wanted, normal, grid[rising, m, v])
+        return self._of_all(found)
 
     def _atoms(self) -> Iterator[tuple[IndexArray, Array, Array, Array]]:
         """For every direction: its targets, weights (a, v), means and variances (a, m, v) of the atoms.
