@@ -58,11 +58,15 @@ def main() -> None:
     module = importlib.import_module(f"benchmarks.silent_errors.{options.family}")
     tasks = [(options.family, each) for each in module.problems(options.count, options.seed)]
     found: list[Judgement] = []
+    left_out = 0
     with ProcessPoolExecutor(options.workers) as pool:
         for number, more in enumerate(pool.map(judged, tasks), 1):
             found += more
+            left_out += not more
             if number % max(len(tasks) // 10, 1) == 0:
                 print(f"{number} of {len(tasks)}", flush=True)
+    if left_out:
+        print(f"{left_out} problems left out, for which the referee is not reliable")
     print(table(found))
 
 

@@ -20,6 +20,8 @@ from lbnn.likelihood.hidden_kernel import (
     primal_factors,
 )
 from lbnn.scale.bartlett import product
+from lbnn.scale.layer_factors import layer_factors
+from lbnn.scale.prior import ScalePrior
 from tests.helpers import lattice
 from tests.helpers.lattice import TwoOutputLattice, combined
 from tests.helpers.problems import Problem, make_problem
@@ -264,10 +266,14 @@ def test_factors_without_data_keep_their_prior_at_depth(widths: tuple[int, ...])
     size, rng = 60_000, np.random.default_rng(351)
     prior = lbnn.Network(widths, prior_variances=(1.0, *np.linspace(0.5, 1.5, len(widths)))).scale_prior(3)
     factor = GaussianLikelihood(np.ones(2), np.zeros((2, 3)), 0.0, 2, 1e12)
-    coordinates = dual_prior(prior, 2).coordinates
-    kernel_factors = coordinates.factors(rng.standard_normal((size, coordinates.dimension)))
-    found = primal_factors(kernel_factors, prior, factor, rng)
-    fresh = prior.coordinates.factors(rng.standard_normal((size, prior.coordinates.dimension)))
+
+    def drawn(law: ScalePrior) -> list[np.ndarray]:
+        """Factors of every layer under a prior."""
+        u = rng.standard_normal((size, law.coordinates.dimension))
+        return layer_factors(law.coordinates.factors(u), law, rng)
+
+    found = primal_factors(drawn(dual_prior(prior, 2)), prior, factor, rng)
+    fresh = drawn(prior)
     for own, other in zip(found, fresh, strict=True):
         assert own.shape == other.shape
         np.testing.assert_allclose(own, np.tril(own), atol=1e-12)

@@ -58,13 +58,13 @@ TABLE = [
     ((4,), 7, 20, [NARROW]),
     ((3, 20), 9, 20, [NARROW]),
     ((20, 3), 9, 20, [NARROW]),
-    ((2, 4, 4), 19, 47, [NARROW]),
     ((1, 1), 36, 40, [NARROW]),
     # many outputs: rows
     ((50,), 9, 100, [MANY]),
     ((50,), 30, 100, [MANY]),
     ((50, 50), 10, 2000, [MANY]),
     ((3,), 14, 20, [MANY_NARROW]),
+    ((2, 4, 4), 19, 47, [MANY_NARROW]),
     ((1, 1), 37, 40, [MANY_NARROW]),
     ((3,), 14, 167, [RELATIVE]),  # too many rows for particles that carry all of them
     ((3,), 8, 167, [SMALL]),
@@ -84,7 +84,7 @@ TABLE = [
     ((3,), 30, 20, [MANY_NARROW]),
     ((3,), 30, 8, [MANY_NARROW]),
     ((3,), 9, 8, [NARROW]),
-    ((2, 9), 24, 12, [NARROW]),
+    ((2, 9), 24, 12, [MANY_NARROW]),
     # ... too large for spectral moves: rows of the scale first
     ((11,), 100, 12, [RELATIVE[:2], MANY, RELATIVE]),
     # data of rank one

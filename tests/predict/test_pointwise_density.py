@@ -11,6 +11,7 @@ import pytest
 import lbnn
 from lbnn._base.warn import warn
 from lbnn.predict import network as network_predictive
+from lbnn.predict import pointwise
 from lbnn.predict.affine import AffinePredictive
 from lbnn.scale.measure import ScaleMeasure
 
@@ -130,3 +131,33 @@ def test_doubtful_integrals_of_many_points_have_one_warning(monkeypatch):
         found = law.pointwise_log_density(Y[:3])
     assert len(caught) == 1
     np.testing.assert_allclose(found, -1.0)
+
+
+@pytest.fixture(scope="module")
+def narrow_law():
+    """Four outputs behind two units, and values at five points that its own draws do not reach."""
+    rng = np.random.default_rng(4)
+    X, test = rng.normal(size=(12, 8)), rng.normal(size=(4, 8))
+    Y = rng.normal(size=(12, 1)) * rng.normal(size=4) + 0.3 * rng.normal(size=(12, 4))
+    network = lbnn.Network((2,))
+    posterior = network.condition(X, Y, beta=8.0)
+    far = 12 * rng.normal(size=(4, 4)) * np.arange(1, 5)[:, None]
+    return posterior.predict(test).with_noise(), far, (network, X, Y, test, posterior.log_evidence)
+
+
+def test_an_outlier_behind_a_narrow_layer_is_a_difference_of_evidences(narrow_law):
+    law, far, (network, X, Y, test, log_evidence) = narrow_law
+    for number, own in enumerate(law.pointwise_log_density(far)):
+        rows = np.vstack([X, test[number]]), np.vstack([Y, far[number]])
+        joint = network.condition(*rows, beta=8.0, seed=5)
+        assert abs(own - (joint.log_evidence - log_evidence)) < 4 * np.hypot(0.14, joint.log_evidence_error)
+
+
+def test_more_outliers_than_can_be_integrated_have_one_warning(narrow_law, monkeypatch):
+    """Those of the smallest densities are integrated anew, the others keep the average of the draws."""
+    law, far, _ = narrow_law
+    every = law.pointwise_log_density(far)
+    monkeypatch.setattr(pointwise, "_MOST_ANEW", 2)
+    with pytest.warns(lbnn.AccuracyWarning, match="4 of 4 points are outliers.*the 2 with"):
+        some = law.pointwise_log_density(far)
+    assert (np.abs(some - every) < 0.5).sum() == 2

@@ -89,14 +89,14 @@ def test_log_determinant_has_its_known_mean() -> None:
 
 
 def test_factors_are_lower_trapezoidal_with_positive_diagonals() -> None:
-    """Shapes r_ℓ × r_{ℓ−1} with r_{ℓ−1} = min(r_ℓ, n_{ℓ−1}), T_d first."""
+    """Behind a layer of r < n_d units T_d is n_d × r and comes first, all others are r × r."""
     coordinates = lbnn.Network((5, 2, 4)).scale_prior(3).coordinates
     factors = coordinates.factors(np.random.default_rng(6).standard_normal((7, coordinates.dimension)))
-    assert [f.shape for f in factors] == [(7, 3, 3), (7, 3, 2), (7, 2, 2)]
+    assert [f.shape for f in factors] == [(7, 3, 2), (7, 2, 2), (7, 2, 2)]
     for factor in factors:
         np.testing.assert_array_equal(factor, np.tril(factor))
         assert (np.diagonal(factor, axis1=1, axis2=2) > 0).all()
-    assert coordinates.dimension == 6 + 5 + 3
+    assert coordinates.dimension == 5 + 3 + 3
 
 
 # ---------------------------------------------------------------- coordinates

@@ -194,18 +194,18 @@ def test_density_at_depth_three_against_integration(copies: int) -> None:
         )  # fmt: skip
 
 
-GRADED = [((2, 3, 5), 4, (0.5, 1.0, 2.0)), ((1, 2), 3, (1.0, 1.0)), ((2, 3), 4, (1.0, 1.0))]
+GRADED = [((2, 3, 5), 4, (0.5, 1.0, 2.0)), ((2, 3), 4, (1.0, 1.0))]
 
 
 @pytest.mark.parametrize(
     ("widths", "outputs", "variances"),
-    [law for law in LAWS if law not in GRADED]
+    [law for law in [*LAWS, ((1, 2), 3, (1.0, 1.0))] if law not in GRADED]
     + [
         pytest.param(
             *law,
             marks=pytest.mark.xfail(
                 reason="typical spread of rows leaves out what is below the diagonal of inner products: "
-                "3-10% effective draws, mean weight 0.86 ± 0.03"
+                "7-18% effective draws"
             ),
         )
         for law in GRADED

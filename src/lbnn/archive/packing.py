@@ -354,7 +354,7 @@ def _unpack_sampled(
     answer = Answer(estimate, error, _unpack_diagnostics(header["diagnostics"]))
     tails, options = Tails(**header["tails"]), InferenceOptions(**header["effort"])
     measure = ScaleMeasure(target.scales(points), answer.weights, single_output, tails, None, groups)
-    return measure._with_law(SampledLaw(target, answer, measure.scales, options, draw_posterior))
+    return measure._with_law(SampledLaw(target, answer, measure.scales, prior, options, draw_posterior))
 
 
 def _pack_factors(law: FactorLaw, measure: ScaleMeasure) -> Packed:

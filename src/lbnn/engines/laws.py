@@ -11,7 +11,7 @@ from scipy import optimize, special
 
 from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import warn, warn_of
-from lbnn.engines.estimate import Answer
+from lbnn.engines.estimate import Answer, Call
 from lbnn.engines.inference import InferenceOptions
 from lbnn.engines.mixture import laplace_mixture_of
 from lbnn.engines.modes import Mode, find_modes, scan_axes
@@ -21,8 +21,10 @@ from lbnn.engines.target import ScaleLikelihood, Target
 from lbnn.engines.total_target import TotalTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
 from lbnn.scale.bartlett import product
+from lbnn.scale.layer_factors import layer_factors
 from lbnn.scale.measure import Atoms, Exponent, ScaleMeasure, effective_atoms
 from lbnn.scale.phases import Phases, phases_of_labels
+from lbnn.scale.prior import ScalePrior
 
 _TILT_SHARE = 0.3  # of the effective draws that must count for the mean to which draws are moved
 _MOST_SHIFTS = 30
@@ -32,6 +34,9 @@ _PROGRESS, _MOST_IDLE = (
 )  # given up when so many shifts in a row did not bring this many times the draws
 LogDensity = Callable[[Array], Array]
 _MOST_MOVED = 1024  # draws that are moved where each takes a factorisation; of as many 100 or more must count
+_LAYERS = 2301  # seed of what factors of the layers have beside L, which is independent of all data
+#: Of a run for one density: a tenth of the work of a posterior, since a call may ask for twenty of them.
+_SHARE_ANEW = 0.1
 _FEWEST_FOR_TILT = 100  # effective atoms under which a tilted average is not taken from the own atoms
 
 
@@ -89,17 +94,25 @@ class SampledLaw(AtomLaw):
         target: Target,
         answer: Answer,
         scales: Array,
+        prior: ScalePrior,
         options: InferenceOptions,
-        again: Callable[[Target, InferenceOptions], Answer],
+        again: Callable[[Target, InferenceOptions, Call], Answer],
         policy: Policy = POLICY,
     ) -> None:
         """With the scales (m, n_d, n_d) of an answer."""
         super().__init__(answer.weights, scales)
-        self.target, self.answer, self.options, self.again = target, answer, options, again
-        self.policy = policy
+        self.target, self.answer, self.prior, self.policy = target, answer, prior, policy
+        self.options, self.again = options, again
 
     def factors(self, index: IndexArray) -> list[Array]:
-        return self.target.factors(self.answer.points[index])
+        return [each[index] for each in self._layer_factors]
+
+    @cached_property
+    def _layer_factors(self) -> list[Array]:
+        """Of all draws: products of some of their layers have to belong to the same factors."""
+        return layer_factors(
+            self.target.factors(self.answer.points), self.prior, np.random.default_rng(_LAYERS)
+        )
 
     def phases(self, measure: ScaleMeasure) -> Phases:
         """Modes of the posterior of T: a draw belongs to the one most likely to have given it."""
@@ -125,7 +138,9 @@ class SampledLaw(AtomLaw):
         own = self.target.likelihood
         if not (isinstance(exponent, LikelihoodRatio) and isinstance(own, GaussianLikelihood)):
             return None
-        tilted = replace(self.target, likelihood=exponent.times(own))
+        ratio = exponent.times(own)
+        single = len(ratio.numerators) == 1 and not ratio.denominators
+        tilted = replace(self.target, likelihood=ratio.numerators[0] if single else ratio)
         draws = self.answer.points, self._log_weights, self._log_own
         return self._log_tilted(tilted, *draws) + exponent.log_constant
 
@@ -154,7 +169,8 @@ class SampledLaw(AtomLaw):
         log_average = log_tilted_average(*draws, tilted.log_density, fewest, self.policy)
         if log_average is not None:
             return log_average
-        new = self.again(tilted, self.options)
+        policy = replace(self.policy, work=_SHARE_ANEW * self.policy.work)
+        new = self.again(tilted, self.options, Call(self.options, policy))
         told, k = new.diagnostics, new.diagnostics.pareto_k
         enough = told.effective_sample_size >= _FEWEST_FOR_TILT and (k is None or k < self.policy.largest_k)
         if not (told.ok or (self.options.rough and enough)):  # one of many models needs no second estimate

@@ -1,4 +1,4 @@
-"""A last hidden layer narrower than the outputs: the Gaussian at the mode, rows measured by the square block.
+"""A hidden layer narrower than the outputs: the Gaussian at the mode, rows measured by the square block.
 
 In the coordinates of `scale.relative_rows` the rows of T_d below its square block are regressions on the
 directions that the layer passes on, nearly Gaussian and nearly independent of each other given those. So the
@@ -63,7 +63,7 @@ class BlockGaussian(GaussianProposal):
 
 
 def relative_rows_apply(target: Target) -> bool:
-    """Whether the last hidden layer is narrower than the outputs and the others; free frame.
+    """Whether a layer is narrower than the outputs; free frame.
 
     Not for the hidden kernel: the prior alone determines its rows along weak directions of the data, and
     does so in plain coordinates.
@@ -71,8 +71,7 @@ def relative_rows_apply(target: Target) -> bool:
     own = target.likelihood
     if not target.any_frame or (isinstance(own, GaussianLikelihood) and own.of_kernel):
         return False
-    first, last = target.coordinates.shapes[0], target.coordinates.shapes[-1]
-    return last.columns == first.columns < first.rows
+    return not target.coordinates.square
 
 
 def relative_target(

@@ -44,7 +44,7 @@ from lbnn.engines.relative_rows import plain_estimate, relative_gaussian, relati
 from lbnn.engines.rowwise import rough_rows, row_estimates
 from lbnn.engines.smc import Path, smc_estimate
 from lbnn.engines.spectral import reverse_estimate, spectral_estimate
-from lbnn.engines.strategy import Plan, Problem, Step, plan
+from lbnn.engines.strategy import Plan, Problem, Step, plan, scale_steps
 from lbnn.engines.target import ScaleLikelihood, Target, log_diagonal, turned_points
 from lbnn.engines.total_target import FactorSpace, TotalTarget
 from lbnn.engines.verdict import (
@@ -62,6 +62,7 @@ from lbnn.likelihood.hidden_kernel import dual, dual_prior, primal_factors
 from lbnn.likelihood.plain import PlainFormula
 from lbnn.likelihood.root import Scatter
 from lbnn.scale.bartlett import product
+from lbnn.scale.layer_factors import layer_factors
 from lbnn.scale.measure import ScaleMeasure, Tails, eigen
 from lbnn.scale.prior import ScalePrior
 
@@ -218,7 +219,8 @@ class Run:
             values = likelihood.log_constant + target.integrand(answer.points[few])
             lost = self.check.scales(measure.scales[few], values, self.call.target_error)
         kept = replace(answer, estimate=answer.estimate.stored())
-        law = SampledLaw(target, kept, measure.scales, self.call.options, draw_posterior, self.call.policy)
+        options, policy = self.call.options, self.call.policy
+        law = SampledLaw(target, kept, measure.scales, self.prior, options, draw_posterior, policy)
         inference = _inference(measure._with_law(law), answer, likelihood.log_constant)
         return inference.doubted(lost) if lost else inference
 
@@ -249,7 +251,9 @@ class Run:
             values = target.integrand(answer.points[few])
             self.check.kernels(target.scales(answer.points[few]), likelihood.log_constant + values)
         rng = self.call.stream("factors of the scale given the kernel")
-        factors = primal_factors(target.factors(answer.points), prior, likelihood, rng)
+        reverse = dual_prior(prior, len(likelihood.eigenvalues))
+        kernel_factors = layer_factors(target.factors(answer.points), reverse, rng)
+        factors = primal_factors(kernel_factors, prior, likelihood, rng)
         root = product(factors)
         assert root is not None
         measure = self._measure(root @ root.swapaxes(1, 2), answer, self._inverse_mean_exists)
@@ -345,14 +349,20 @@ def principal_axes(rows: Array, widths: tuple[int, ...]) -> Array:
 
 
 def draw_posterior(target: Target, options: InferenceOptions, call: Call | None = None) -> Answer:
-    """The answer for any target in Bartlett coordinates, by the steps for a matrix of its size."""
+    """The answer for any target in Bartlett coordinates, by the steps for a matrix of its size.
+
+    Data with common axes and noise have spectral moves behind a narrow layer, as in `infer`.
+    """
     own = call or Call(options)
-    law = TotalTarget(target).law
+    law, likelihood = TotalTarget(target).law, target.likelihood
     widths = tuple(shape.width for shape in reversed(target.coordinates.shapes))
     problem = Problem(widths, law.rows, law.rows, kernel=False)
-    engine = options.engine if options.engine in ("importance", "smc") else "auto"
-    sampling = Sampling(target, own)
-    (steps,) = plan(problem, engine, options.rough, own.policy).parts()
+    of_scale = isinstance(likelihood, GaussianLikelihood) and not (likelihood.of_kernel or likelihood.flat)
+    if of_scale and likelihood.noise_variance:
+        kernel = not likelihood.dual_deficient and likelihood.multiplicity == 1
+        problem = replace(problem, rank=len(likelihood.eigenvalues), kernel=kernel)
+    sampling = Sampling(target, own, problem.spectral(own.policy))
+    steps = scale_steps(problem, options.engine, options.rough, own.policy)
     try:
         answer = sampling.run(steps)
     finally:

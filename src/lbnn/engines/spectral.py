@@ -33,7 +33,6 @@ from lbnn._base.log_sums import log_sum_exp
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.inference import EvidenceEstimate
-from lbnn.engines.known_columns import factors_of_known
 from lbnn.engines.spectral_moves import (
     NarrowPosterior,
     Particles,
@@ -50,6 +49,7 @@ from lbnn.engines.spectral_moves import (
 )
 from lbnn.engines.target import Target
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.scale.layer_factors import factors_of_known
 from lbnn.scale.measure import effective_atoms
 from lbnn.scale.phases import standard_error
 

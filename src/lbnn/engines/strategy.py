@@ -61,20 +61,12 @@ class Problem:
 
     def dimension(self, of: str) -> int:
         """Coordinates of all factors whose product T is."""
-        above, total = (self.outputs, 0) if of == "scale" else (self.rank, 0)
-        for width in reversed(self.widths) if of == "scale" else self.widths:
-            below = min(above, width)
-            total, above = total + above * below - below * (below - 1) // 2, below
-        return total
+        columns = min(self.outputs if of == "scale" else self.rank, *self.widths)
+        return self.entries(of) + (len(self.widths) - 1) * columns * (columns + 1) // 2
 
     def narrow(self, of: str) -> bool:
         """Whether a layer passes on fewer directions than the matrix has rows."""
         return min(self.widths) < (self.outputs if of == "scale" else self.rank)
-
-    @property
-    def narrow_last(self) -> bool:
-        """Whether the last hidden layer is the narrowest, and narrower than the outputs."""
-        return self.widths[-1] == min(self.widths) < self.outputs
 
     @property
     def rank_one(self) -> bool:
@@ -196,6 +188,12 @@ def plan(problem: Problem, engine: str = "auto", rough: bool = False, policy: Po
     return Plan(engine, f"engine {engine!r} was asked for", steps)
 
 
+def scale_steps(problem: Problem, engine: str, rough: bool, policy: Policy) -> tuple[Step, ...]:
+    """Steps for the scale alone, whatever else there is: for a target that is given."""
+    engine = engine if engine in ("importance", "smc") else "auto"
+    return _sampling(problem, "scale", engine, rough, policy)
+
+
 def _applicable(problem: Problem) -> tuple[str, ...]:
     if not problem.widths:
         return ("atom",)
@@ -251,7 +249,7 @@ def _more_outputs_than_data(problem: Problem, rough: bool, policy: Policy) -> tu
         reason = "a layer passes on fewer directions than the data have, and rows take them one by one"
         first = Step("rough rows" if rough else "rows", "scale", "" if rough else _OTHER_ORDER, reason)
         relative = Step("relative gaussian", "scale", _OTHER_AXES, _RELATIVE)
-        return (*((relative,) if problem.narrow_last and not rough else ()), first, *kernel, *scale)
+        return (*((relative,) if problem.narrow("scale") and not rough else ()), first, *kernel, *scale)
     return (*kernel, *scale)
 
 
@@ -259,7 +257,7 @@ _OTHER_ORDER = "rows in another order of the axes"
 _ROWS = "many entries of T: rows are regressions on those above, and their cost grows slowly"
 _COMPLETED = "missing targets: rows for a completed table, whose posterior is close, weighted"
 _OTHER_AXES = "the same with other axes first"
-_RELATIVE = "a narrow last layer: the Gaussian at the mode, rows of T measured by its square block"
+_RELATIVE = "a narrow layer: the Gaussian at the mode, rows of T measured by its square block"
 _ROWS_AFTER = "where the mixture leaves the mean of L to a tail, rows often have none"
 _GAUSSIAN = "if one mode is found, the Gaussian there is nearly the posterior where layers are wide"
 _MIXTURE = "several modes, or one that is far from Gaussian: a mixture over all phases"
@@ -276,7 +274,7 @@ def _sampling(problem: Problem, of: str, engine: str, rough: bool, policy: Polic
             "rows", of, _OTHER_ORDER, "rows are regressions on those above, where all units are needed"
         )
         spectral = Step("spectral smc", of, _REVERSE, _SPECTRAL)
-        if small or not problem.narrow_last:
+        if small or not problem.narrow(of):
             return rows, spectral
         return Step("relative gaussian", of, _OTHER_AXES, _RELATIVE), rows, spectral
     if rough:
@@ -327,7 +325,7 @@ def _smc(problem: Problem, of: str, policy: Policy) -> Step:
 
 def _many_entries(problem: Problem, of: str, engine: str, policy: Policy) -> tuple[Step, ...]:
     rows = Step("rows", of, _OTHER_ORDER, _ROWS)
-    if engine == "auto" and of == "scale" and problem.narrow_last:
+    if engine == "auto" and of == "scale" and problem.narrow(of):
         relative = Step("relative gaussian", of, _OTHER_AXES, _RELATIVE)
         return (
             relative,

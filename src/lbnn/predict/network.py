@@ -228,7 +228,7 @@ class NetworkPredictive(Predictive):
         warn_without_law(self.measure, doubtful)
         noise = self.observation_noise + level_variance
         for point, density in integrated_anew(
-            self.projection, self.process, self.measure, noise, values, doubtful
+            self.projection, self.process, self.measure, noise, values, result, doubtful
         ):
             result[point] = density
         return result

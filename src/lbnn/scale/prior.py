@@ -5,7 +5,13 @@ W_ℓ is Gaussian, so W_d = T_d Q_d (lower triangular times orthonormal rows) an
     L = T Tᵀ,   T = T_d ⋯ T_2,
     (T_ℓ)_ii² ~ σ_ℓ² χ²(n_{ℓ−1} − i + 1)/n_{ℓ−1},   (T_ℓ)_ij ~ N(0, σ_ℓ²/n_{ℓ−1}) for i > j,
 
-independent over ℓ. The cost does not depend on the widths. Below a bottleneck T_ℓ is lower trapezoidal.
+independent over ℓ. The cost does not depend on the widths.
+
+Where a layer is narrower than the outputs, the decomposition starts at the narrowest layer, of r units. Below
+it rows go on as above. Above it columns take the place of rows, W_{m+1} = Q R, and W_{m+2} Q is Gaussian
+again: T_d is (n_d, r) and lower trapezoidal, all other factors are (r, r). So this is the product of a
+network with the narrowest layer last: the order of the hidden widths does not change the law of L (weak
+commutation; Ipsen and Kieburg, 2014).
 """
 
 from __future__ import annotations
@@ -87,9 +93,15 @@ class ScalePrior:
         """Law of log λ for one output and depth two or more."""
         return _gamma_product(self.widths, self.variance)
 
+    @property
+    def narrowest(self) -> int:
+        """Place in `widths` of the layer that comes last in `coordinates`: the last one if none is narrow."""
+        last = len(self.widths) - 1
+        return last if self.full_rank else last - int(np.argmin(self.widths[::-1]))
+
     @cached_property
     def coordinates(self) -> BartlettCoordinates:
-        """Standard normal coordinates of T_d, ..., T_2: r_ℓ × r_{ℓ−1} with r_{ℓ−1} = min(r_ℓ, n_{ℓ−1})."""
+        """Standard normal coordinates of T_d (n_d, r), and of the other factors, (r, r)."""
         return self._tilted_coordinates(0, 0)
 
     def _tilted_coordinates(self, first: int, fewer: int) -> BartlettCoordinates:
@@ -99,7 +111,9 @@ class ScalePrior:
         """
         shapes, rows = [], self.outputs
         variances = self.layer_variances or (1.0,) * len(self.widths)
-        for width, variance in zip(reversed(self.widths), reversed(variances), strict=True):
+        place = self.narrowest
+        widths = (*self.widths[:place], *self.widths[place + 1 :], *self.widths[place : place + 1])
+        for width, variance in zip(reversed(widths), reversed(variances), strict=True):
             columns = min(rows, width)
             degrees = tuple(float(width - i - (fewer if i < first else 0)) for i in range(columns))
             shapes.append(FactorShape(rows, columns, width, variance, degrees))

@@ -10,7 +10,8 @@ factors are integrated by drawing them given T, which is possible exactly, row b
   of the diagonal entries (i, i) of the factors above T_ℓ, and P_ℓ the product of the factors below it.
 
 So the prior density of T is Π_i p(T_ii) · E Π_i N(row i; 0, V_i), the mean being over inner factors. With one
-hidden layer there are none. Behind a bottleneck T is lower trapezoidal, and the rows beyond it are Gaussian.
+hidden layer there are none. Behind a narrow layer T_d and T are lower trapezoidal, the other factors square:
+rows below the square block of T are those of T_d times all others, and Gaussian given these.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import special, stats
+from scipy import stats
 
 from lbnn._base.log_sums import log_sum_exp
 from lbnn._base.small_matrices import lower_root, solve_transposed, solve_upper, triangular_root
@@ -40,7 +41,7 @@ class InnerDraws:
 
 
 class TotalFactorLaw:
-    """Prior law of T = T_d ⋯ T_2 (n, r) for the given factors, T_d first."""
+    """Prior law of T = T_d ⋯ T_2 (n, r) for the given factors: T_d (n, r) first, then (r, r) each."""
 
     def __init__(self, shapes: tuple[FactorShape, ...]) -> None:
         self.shapes = shapes
@@ -137,7 +138,6 @@ class TotalFactorLaw:
         slopes = np.zeros_like(parts)
         for i, law in enumerate(self.diagonal_marginals):
             parts[:, i], slopes[:, i] = law.typical_parts(logs[:, i] - self.shift)
-        parts[:, self.columns :] = self._typical_beyond
         parts = parts + half
         above, above_slope = _products_before(parts), _products_before(slopes)
         first = slice(self.columns)
@@ -157,36 +157,10 @@ class TotalFactorLaw:
         return self.scales * np.exp(2 * _products_before(parts)), np.exp(2 * under)
 
     @cached_property
-    def _typical_beyond(self) -> Array:
-        """Typical log χ (rows − columns, factors) of rows behind the bottleneck.
-
-        Zero where a factor has no diagonal entry there.
-        """
-        rows = range(self.columns, self.rows)
-        table = [
-            [
-                0.5 * (special.digamma(shape.degrees[i] / 2) + math.log(2)) if i < shape.columns else 0.0
-                for shape in self.shapes
-            ]
-            for i in rows
-        ]
-        return np.array(table).reshape(len(rows), len(self.shapes))
-
-    @cached_property
     def _reach(self) -> Array:
-        """0 where row i of a factor exists, −inf where it ended above, (entries, factors)."""
-        last = self._last_factor[self.below[0]]
-        return np.where(np.arange(len(self.shapes)) <= last[:, None], 0.0, -np.inf)
-
-    @cached_property
-    def _last_factor(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        """For every row the factor in which it ends: the first without a diagonal entry there, or T_2."""
-        return np.array(
-            [
-                next((k for k, shape in enumerate(self.shapes) if i >= shape.columns), len(self.shapes) - 1)
-                for i in range(self.rows)
-            ]
-        )
+        """0 where a factor has the row of an entry of T, −inf where it has not, (entries, factors)."""
+        beyond = self.below[0] >= self.columns
+        return np.where(beyond[:, None] & (np.arange(len(self.shapes)) > 0), -np.inf, 0.0)
 
     def typical_factors(self, theta: Array) -> list[Array]:
         """Factors (m, rows, columns) with product T.
@@ -202,18 +176,11 @@ class TotalFactorLaw:
             axis=1,
         )
         inner = []
-        for k, shape in enumerate(self.shapes[1:], 1):
-            factor = np.zeros((len(theta), shape.rows, shape.columns))
-            beyond = np.arange(self.columns, shape.columns)
+        for k in range(1, len(self.shapes)):
+            factor = np.zeros((len(theta), self.columns, self.columns))
             factor[:, self.diagonal, self.diagonal] = np.exp(parts[:, :, k])
-            factor[:, beyond, beyond] = np.exp(self._typical_beyond[beyond - self.columns, k] + half[k])
             inner.append(factor)
-        under = np.ones((len(theta), self.columns)) if not inner else np.exp(parts[:, :, 1:].sum(axis=2))
-        top = np.zeros((len(theta), self.rows, self.shapes[0].columns))
-        top[:, :, : self.columns] = self.matrices(theta) / under[:, None, :]
-        beyond = np.arange(self.columns, self.shapes[0].columns)
-        top[:, beyond, beyond] = np.exp(self._typical_beyond[beyond - self.columns, 0] + half[0])
-        return [top, *inner]
+        return [self.matrices(theta) / np.exp(parts[:, :, 1:].sum(axis=2))[:, None, :], *inner]
 
     def sample_typical(self, size: int, rng: np.random.Generator) -> Array:
         """Draws close to the prior of T: exact diagonals, Student rows below, (size, dimension)."""
@@ -278,24 +245,18 @@ class RowRecursion:
         if row < law.columns:
             logs = np.log(self.total[:, row, row]) - law.shift
             entries = np.exp(law.diagonal_marginals[row].split(logs, self.rng) + 0.5 * np.log(law.scales))
-        else:
-            for k in range(law._last_factor[row]):
-                square = self.rng.chisquare(law.shapes[k].degrees[row], size=len(entries))
-                entries[:, k] = np.sqrt(law.scales[k] * square)
-        for k, shape in enumerate(law.shapes):
-            if row < min(shape.columns, shape.rows):
-                self.factors[k][:, row, row] = entries[:, k]
+            for k, factor in enumerate(self.factors):
+                factor[:, row, row] = entries[:, k]
         return entries
 
     def _loads(self, row: int, diagonal: Array) -> list[Array]:
-        """√s_ℓ A_ℓ P_ℓ (m, columns, width) of every factor that the row reaches: row = Σ_ℓ b_ℓ · load."""
+        """√s_ℓ A_ℓ P_ℓ (m, width, width) of every factor that has the row: row = Σ_ℓ b_ℓ · load."""
         law = self.law
         above = np.cumprod(np.concatenate([np.ones((len(diagonal), 1)), diagonal], axis=1), axis=1)
         width = min(row, law.columns)
         return [
-            (math.sqrt(law.scales[k]) * above[:, k])[:, None, None]
-            * self.under[k][:, : min(row, law.shapes[k].columns), :width]
-            for k in range(law._last_factor[row] + 1)
+            (math.sqrt(law.scales[k]) * above[:, k])[:, None, None] * self.under[k][:, :width, :width]
+            for k in range(len(law.shapes) if row < law.columns else 1)
         ]
 
     def _entries(self, row: int, loads: list[Array], root: Array) -> Array:
@@ -314,18 +275,18 @@ class RowRecursion:
         return -0.5 * width * math.log(2 * math.pi) - log_root - 0.5 * (white**2).sum(axis=1)
 
     def _extend_products(self, row: int) -> None:
-        """The row of every product of factors below another, from the bottom up."""
-        for k in range(len(self.factors) - 2, -1, -1):
-            lower = self.factors[k + 1]
-            if row < lower.shape[1]:
-                reach = min(row + 1, lower.shape[2])
-                product = lower[:, None, row, :reach] @ self.under[k + 1][:, :reach]
-                self.under[k][:, row] = product[:, 0]
+        """The row of every product of factors below another, from the bottom up, where these have it."""
+        for k in range(len(self.factors) - 2, -1, -1) if row < self.law.columns else ():
+            entries = self.factors[k + 1][:, None, row, : row + 1]
+            self.under[k][:, row] = (entries @ self.under[k + 1][:, : row + 1])[:, 0]
 
 
 def rotate_factors(factors: list[Array], rotation: Array) -> list[Array]:
-    """Lower trapezoidal factors (m, rows, columns) of rotation · T_d ⋯ T_2, up to a rotation on the right."""
-    result, left = [], np.broadcast_to(rotation, (len(factors[0]), *rotation.shape))
+    """Lower trapezoidal factors (m, rows, columns) of rotation · T_d ⋯ T_2, up to a rotation on the right.
+
+    One rotation (n, n) for all, or one for each, (m, n, n).
+    """
+    result, left = [], rotation
     for factor in factors:
         lower, right = lower_root(left @ factor)
         result.append(lower)

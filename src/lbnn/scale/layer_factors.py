@@ -1,18 +1,47 @@
-"""Bartlett factors of a chain of Gaussian weights of which some columns are known.
+"""Bartlett factors of every layer, from the factors in which the narrowest layer comes last.
 
-A sampler that works with hidden activities has W_ℓ on their span and nothing of it beside the span. In a
-basis of the units that starts with this span W_ℓ = [B, G], B known and G Gaussian, and the factor T of T Q
-= W_ℓ follows without any matrix of the layer's width:
-G Gᵀ is replaced by its own Bartlett factor. What the factors below need is Q on the span.
+The activities of the narrowest layer, of k units, span k directions of every layer above it. In a basis of
+the units that starts with this span W_ℓ = [B, G], B known and G Gaussian, and the factor T of T Q = W_ℓ
+follows without any matrix of the layer's width: G Gᵀ is replaced by its own Bartlett factor. What the factors
+below need is Q on the span. L does not depend on G.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from lbnn._base.types import Array
+from lbnn.scale.prior import ScalePrior
+from lbnn.scale.total_factor import rotate_factors
+
+
+def layer_factors(factors: list[Array], prior: ScalePrior, rng: np.random.Generator) -> list[Array]:
+    """T_d, ..., T_2 (m, r_ℓ, r_{ℓ−1}) of the layers, r_{ℓ−1} = min(r_ℓ, n_{ℓ−1}), and L as it was.
+
+    Parameters
+    ----------
+    factors : list of (m, rows, columns) arrays
+        Of `prior.coordinates`, up to a rotation of the outputs.
+    prior : ScalePrior
+    rng : numpy.random.Generator
+        For the weights beside the span of the narrowest layer.
+    """
+    place = prior.narrowest
+    above = len(prior.widths) - 1 - place
+    if not above:
+        return factors
+    whites = [
+        factor / math.sqrt(shape.variance / shape.width)
+        for factor, shape in zip(factors, prior.coordinates.shapes, strict=True)
+    ]
+    upper, turn = factors_of_known(whites[0], whites[1 : above + 1], prior.widths[place:][::-1], rng)
+    variances = prior.layer_variances or (1.0,) * len(prior.widths)
+    units = [math.sqrt(variance / width) for variance, width in zip(variances, prior.widths, strict=True)]
+    lower = rotate_factors(whites[above + 1 :], turn)
+    return [unit * factor for unit, factor in zip(reversed(units), [*upper, *lower], strict=True)]
 
 
 def bartlett_draws(size: int, rows: int, width: int, rng: np.random.Generator) -> Array:
