@@ -170,19 +170,21 @@ class Mixture:
         bounds = np.cumsum(self.shares)
         chosen = np.minimum(np.searchsorted(bounds, uniform[:, 0]), len(self.parts) - 1)
         thetas = np.empty((len(uniform), self.space.dimension))
-        log_posterior = np.empty(len(uniform))
+        log_posterior, own = np.empty(len(uniform)), np.empty(len(uniform))
         points = np.empty((len(uniform), self.space.target.dimension))
         pieces: list[tuple[IndexArray, Array]] = []
         for index, (part, stream) in enumerate(zip(self.parts, rng.spawn(len(self.parts)), strict=True)):
             here = np.flatnonzero(chosen == index)
             thetas[here] = part.place(uniform[here, 1:], stream)
+            own[here] = part.log_density(thetas[here]) - self.space.log_volume(thetas[here])
             evaluated = self.space.evaluate(thetas[here], part.frame, stream)
             pieces.append((here, self.space.roots(thetas[here], part.frame)))
             log_posterior[here], points[here] = evaluated.log_posterior, evaluated.points
         roots = np.empty((len(uniform), *pieces[0][1].shape[1:]))
-        for here, own in pieces:
-            roots[here] = own
-        return MixtureSample(self, roots, points, log_posterior, np.repeat(np.arange(groups), size))
+        for here, drawn in pieces:
+            roots[here] = drawn
+        groups_of = np.repeat(np.arange(groups), size)
+        return MixtureSample(self, roots, points, log_posterior, groups_of, chosen, own)
 
 
 @dataclass(frozen=True)
@@ -194,15 +196,21 @@ class MixtureSample:
     points: Array  # u, (m, D)
     log_posterior: Array  # (m,)
     groups: IndexArray
+    chosen: IndexArray  # the part of every point, (m,)
+    own: Array  # its log density there, (m,)
 
     @cached_property
     def log_densities(self) -> Array:
-        """Log density of every part, (m, parts)."""
+        """Log density of every part, (m, parts): of its own part before rounding of frames moves the point.
+
+        A part that is narrower than this rounding would not see the points that it has drawn.
+        """
         usable = np.isfinite(self.log_posterior) & np.isfinite(self.roots).reshape(len(self.roots), -1).all(
             axis=1
         )
         result = np.zeros((len(usable), len(self.mixture.parts)))
         result[usable] = self.mixture.log_densities(self.roots[usable])
+        result[usable, self.chosen[usable]] = self.own[usable]
         return result
 
     @cached_property

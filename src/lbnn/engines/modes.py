@@ -251,7 +251,8 @@ def climb(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray | N
     """Modes above the starts θ (k, dimension) in their frames (k, n, n), each in its own frame.
 
     With `tilt` (k,) modes of the posterior times L_jj, along axes j of the data. Starts that lead out of
-    double precision are dropped.
+    double precision are dropped, and so are those that lead out of the scan: where the deviations of the
+    entries below go to zero with the diagonal of T, the density of θ has no bound, but no mass.
     """
     theta = _maximise(target, theta, frames, tilt)
     roots = frames @ target.law.matrices(theta)
@@ -263,7 +264,9 @@ def climb(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray | N
     if turn:
         theta[turn] = _maximise(target, theta[turn], frames[turn], None if tilt is None else tilt[turn])
     heights = _tilted_value(target, theta, frames, tilt)
-    fine = np.flatnonzero(np.isfinite(heights) & np.isfinite(theta).all(axis=1))
+    finite = np.isfinite(heights) & np.isfinite(theta).all(axis=1)
+    inside = finite & (theta[:, : target.law.columns] > target.law.typical_logs + _SCAN[0]).all(axis=1)
+    fine = np.flatnonzero(inside if inside.any() else finite)
     frames, theta = frames[fine], theta[fine]
     tilts = np.full(len(fine), -1) if tilt is None else tilt[fine]
     units = coordinate_units(target, theta)

@@ -357,8 +357,7 @@ def draw_posterior(target: Target, options: InferenceOptions, call: Call | None 
     law, likelihood = TotalTarget(target).law, target.likelihood
     widths = tuple(shape.width for shape in reversed(target.coordinates.shapes))
     problem = Problem(widths, law.rows, law.rows, kernel=False)
-    of_scale = isinstance(likelihood, GaussianLikelihood) and not (likelihood.of_kernel or likelihood.flat)
-    if of_scale and likelihood.noise_variance:
+    if isinstance(likelihood, GaussianLikelihood) and likelihood.noise_variance and not likelihood.of_kernel:
         kernel = not likelihood.dual_deficient and likelihood.multiplicity == 1
         problem = replace(problem, rank=len(likelihood.eigenvalues), kernel=kernel)
     sampling = Sampling(target, own, problem.spectral(own.policy))
