@@ -134,11 +134,11 @@ def _outlier(rng: np.random.Generator, number: int, unknown: bool) -> Problem:
 
 
 def _log_chi_square(freedom: int) -> tuple[float, Array]:
-    """Density of log χ² on a grid: its first point, and the values."""
+    """Log density of log χ² on a grid: its first point, and the values."""
     low, high = -90.0, 8.0
     x = np.arange(round((high - low) / _STEP) + 1) * _STEP + low
     logs = 0.5 * freedom * x - 0.5 * np.exp(x) - 0.5 * freedom * math.log(2) - special.gammaln(0.5 * freedom)
-    return low, np.exp(logs)
+    return low, logs
 
 
 def _size_prior(problem: Problem) -> tuple[Array, Array]:
@@ -158,7 +158,7 @@ def _size_prior(problem: Problem) -> tuple[Array, Array]:
         constant += math.log(problem.variances[layer] / sizes[layer - 1])
         freedom = sizes[layer] if layer > narrow else sizes[layer - 1]
         low, own = _log_chi_square(freedom)
-        start, density = start + low, np.convolve(density, own) * _STEP
+        start, density = start + low, np.convolve(density, np.exp(own)) * _STEP
     assert outputs == sizes[-1]
     grid = constant + start + _STEP * np.arange(len(density))
     kept = (density > 0) & (grid > -35.0)
@@ -217,9 +217,12 @@ def _noises(problem: Problem, step: int) -> list[tuple[float, Array]]:
     assert problem.beta is not None
     low, own = _log_chi_square(problem.noise_width)
     log_size = low + _STEP * np.arange(len(own)) + math.log(problem.noise_variance / problem.noise_width)
-    kept = np.flatnonzero((own > 0) & (log_size > -30.0))[::step]
+    kept = np.flatnonzero(log_size > -30.0)[::step]
     return [
-        (math.log(own[place] * step * _STEP), np.array([[1 / problem.beta + math.exp(log_size[place])]]))
+        (
+            float(own[place]) + math.log(step * _STEP),
+            np.array([[1 / problem.beta + math.exp(log_size[place])]]),
+        )
         for place in kept
     ]
 
