@@ -115,13 +115,6 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, and keep it."""
     if name == "__version__":
         return import_module("importlib.metadata").version("lbnn")
-    if name == "leave_one_out":  # the former function, which warns when it is called
-        return import_module("lbnn.cross_validation").leave_one_out
-    if name == "EngineChoice":
-        from lbnn._base.deprecated import NAMES, announce
-
-        announce("lbnn.EngineChoice", f"lbnn.{NAMES[name]}")
-        name = NAMES[name]
     if name not in _HOME:
         raise AttributeError(f"module 'lbnn' has no attribute {name!r}")
     try:

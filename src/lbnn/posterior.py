@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 from lbnn import archive
 from lbnn._base import check
 from lbnn._base.arrays import to_numpy
-from lbnn._base.deprecated import former_attributes, renamed_argument
 from lbnn._base.types import AnyArray, Array
 from lbnn.cross_validation import LeaveOneOut, kept_targets, left_out_scores
 from lbnn.cross_validation.cells import left_out_rows
@@ -51,7 +50,6 @@ from lbnn.scale.prior import ScalePrior
 KIND = "posterior"
 
 
-@former_attributes
 @dataclass(frozen=True, repr=False)
 class Posterior(Conditioned):
     """The posterior of a deep linear network. Returned by `Network.condition`.
@@ -296,7 +294,6 @@ class Posterior(Conditioned):
         kernel = self._layer_kernel(TrainingProjection(np.diag(np.sqrt(values))), layer)
         return float(np.linalg.norm(kernel - np.diag(values)) / np.linalg.norm(values))
 
-    @renamed_argument("rng")
     def sample_weights(self, size: int, seed: int | np.random.Generator) -> list[Array]:
         """Draw all weights from their exact posterior.
 
@@ -482,13 +479,3 @@ class Posterior(Conditioned):
     def _scale_in_units(self) -> ScaleMeasure:
         """The law of the scale in units of `noise.deviations`."""
         return self.noise.scale_in_units(self.inference.measure, len(self.prior.widths) + 1)
-
-
-def pack_posterior(posterior: Posterior) -> archive.Packed:
-    """The former `lbnn.archive.pack_posterior`."""
-    return posterior._packed()
-
-
-def unpack_posterior(header: dict[str, Any], arrays: dict[str, Any]) -> Posterior:
-    """The former `lbnn.archive.unpack_posterior`."""
-    return Posterior._unpacked(header, arrays)

@@ -204,25 +204,6 @@ def test_nothing_is_stored_that_follows(name: str) -> None:
         assert (name == "deficient") == bool(scales)
 
 
-@pytest.mark.parametrize("name", ["tall", "coupled"])
-def test_noise_of_format_version_one_is_read(name: str) -> None:
-    """Noise was a number then, and coupled noise a kind of basis with the eigenvalues g + ν."""
-    posterior = made(name)
-    header, arrays = posterior._packed()
-    noise, spectrum = header["noise"], header["spectrum"]
-    header["noise"] = noise.get("variance", 0.0)
-    if name == "coupled":
-        inner, own = spectrum["basis"], arrays["eigenvalues"]
-        header["spectrum"] = spectrum | {"basis": {"kind": "private", "private": noise["nu"], "inner": inner}}
-        arrays |= {"private.eigenvalues": own, "private.outside": arrays.pop("noise.outside")}
-        arrays["eigenvalues"] = own + noise["nu"]
-    again = lbnn.Posterior._unpacked(header, arrays)
-    assert again.noise.kind == posterior.noise.kind
-    np.testing.assert_array_equal(
-        again.predict().with_noise().covariance, posterior.predict().with_noise().covariance
-    )
-
-
 def test_unknown_laws_are_refused() -> None:
     posterior = made("importance")
     odd = lbnn.Posterior(
@@ -358,7 +339,7 @@ def test_numpy_opens_it(path: Path) -> None:
     with np.load(path, allow_pickle=False) as file:
         np.testing.assert_array_equal(file["a"], ARRAYS["a"])
         manifest = json.loads(file["header.json"])
-    assert (manifest["format"], manifest["version"], manifest["kind"]) == ("lbnn archive", 2, "test")
+    assert (manifest["format"], manifest["version"], manifest["kind"]) == ("lbnn archive", 3, "test")
     assert manifest["lbnn"] == lbnn.__version__
     assert manifest["content"]["beta"] == {"$float": "inf"}
 
@@ -494,12 +475,12 @@ def test_foreign_files(path: Path) -> None:
 
 def test_newer_versions(path: Path) -> None:
     def newer(manifest: dict[str, Any]) -> None:
-        manifest.update(version=3, lbnn="9.1", added={"later": 1})
+        manifest.update(version=4, lbnn="9.1", added={"later": 1})
 
-    refused(path, forged(unzipped(path), newer), r"format version 3 .* reads 1 to 2; .* by lbnn '9\.1'")
+    refused(path, forged(unzipped(path), newer), r"format version 4 .* reads 3; .* by lbnn '9\.1'")
     path.unlink()
     archive.write(path, "test", CONTENT, ARRAYS)
-    for version in ("1", 0, -1, True, 1.0, None, [2]):
+    for version in ("3", 2, 1, 0, -1, True, 1.0, None, [2]):
         archive.write(path, "test", CONTENT, ARRAYS)
         content = forged(unzipped(path), lambda manifest, version=version: manifest.update(version=version))
         refused(path, content, f"format version {re.escape(repr(version))} ")

@@ -238,11 +238,3 @@ def test_plans_are_frozen_and_printable():
 def test_bad_sizes(options):
     with pytest.raises((ValueError, TypeError)):
         lbnn.Network((5,)).choose_engine(**({"examples": 5, "outputs": 2} | options))
-
-
-def test_former_names_keep_working():
-    with pytest.warns(DeprecationWarning, match=r"lbnn\.Plan"):
-        assert lbnn.EngineChoice is lbnn.Plan
-    post = lbnn.Network((9,)).condition(np.eye(3), np.ones((3, 2)), 1.0)
-    with pytest.warns(DeprecationWarning, match="estimates"):
-        assert post.diagnostics.witnesses == post.diagnostics.estimates

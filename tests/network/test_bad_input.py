@@ -560,7 +560,7 @@ def test_slips_get_a_sentence_that_says_what_to_write():
             call()
     with pytest.raises(ValueError, match=r"got 0\.25: a noise variance of 0\.25 is given as beta=4"):
         network.condition(X, y, 4.0, noise=0.25)
-    for wrong in ("independant", "isotropic"):
+    for wrong in ("independant", "independent noise"):
         with pytest.raises(ValueError, match="did you mean 'independent'"):
             network.condition(X, y, 4.0, noise=wrong)
         with pytest.raises(ValueError, match="did you mean 'independent'"):

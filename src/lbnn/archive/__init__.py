@@ -5,10 +5,6 @@ puts them together; `Posterior.save` and `Posterior.load` use both. Imports `eng
 it.
 """
 
-from importlib import import_module
-from typing import Any
-
-from lbnn._base.deprecated import ARCHIVE, announce
 from lbnn.archive.container import read, write
 from lbnn.archive.packing import (
     Packed,
@@ -31,11 +27,3 @@ __all__ = [
     "unpack_views",
     "write",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Former names."""
-    if name not in ARCHIVE:
-        raise AttributeError(f"module 'lbnn.archive' has no attribute {name!r}")
-    announce(f"lbnn.archive.{name}", ARCHIVE[name])
-    return getattr(import_module("lbnn.posterior"), name)

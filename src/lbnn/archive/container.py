@@ -26,7 +26,7 @@ from lbnn._base.files import bytes_writer, write_atomically
 AnyArray = NDArray[Any]
 
 FORMAT = "lbnn archive"
-VERSION = 2
+VERSION = 3
 _HEADER = "header.json"
 _MAGIC = b"PK\x03\x04"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever written
@@ -174,9 +174,9 @@ def _checked_manifest(encoded: bytes, kind: str) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ValueError("its header does not name the format")
     version = manifest.get("version")
-    if type(version) is not int or not 1 <= version <= VERSION:
+    if type(version) is not int or version != VERSION:
         raise ValueError(
-            f"it has format version {version!r} and this lbnn ({_library_version()}) reads 1 to {VERSION}; "
+            f"it has format version {version!r} and this lbnn ({_library_version()}) reads {VERSION}; "
             f"it was written by lbnn {manifest.get('lbnn')!r}"
         )
     if manifest.pop("sha256", None) != _digest(_canonical(manifest)):

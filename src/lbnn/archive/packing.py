@@ -194,22 +194,7 @@ def unpack_signal_noise(
         raise ValueError(f"header and arrays must be those of a posterior, got others ({error!r})") from error
 
 
-def _of_version_one(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Packed:
-    """What format version 1 had otherwise: noise was a number, and coupled noise a kind of basis."""
-    basis = header["spectrum"]["basis"]
-    if basis["kind"] != "private":
-        return header | {"noise": {"kind": "independent", "variance": header["noise"]}}, arrays
-    data = {"eigenvalues": arrays["private.eigenvalues"], "noise.outside": arrays["private.outside"]}
-    spectrum, noise = (
-        header["spectrum"] | {"basis": basis["inner"]},
-        {"kind": "coupled", "nu": basis["private"]},
-    )
-    return header | {"spectrum": spectrum, "noise": noise}, arrays | data
-
-
 def _unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Parts:
-    if isinstance(header["noise"], float | int):
-        header, arrays = _of_version_one(header, arrays)
     for name, array in arrays.items():
         expected = np.intp if name == "draws.groups" else np.float64
         _require(array.dtype == expected, f"{name} of dtype {array.dtype}")
@@ -237,16 +222,13 @@ def _unpack_prior(header: dict[str, Any]) -> ScalePrior:
 
 
 def _pack_diagnostics(diagnostics: Diagnostics) -> dict[str, Any]:
-    """As files have them: `estimates` are stored under their first name."""
     header = asdict(diagnostics)
-    estimates = header.pop("estimates")
-    return header | {"messages": list(diagnostics.messages), "witnesses": list(estimates)}
+    return header | {name: list(header[name]) for name in ("messages", "estimates")}
 
 
 def _unpack_diagnostics(header: dict[str, Any]) -> Diagnostics:
-    known = dict(header)
-    estimates = tuple(EvidenceEstimate(**each) for each in known.pop("witnesses", ()))
-    return Diagnostics(**(known | {"messages": tuple(header["messages"]), "estimates": estimates}))
+    estimates = tuple(EvidenceEstimate(**each) for each in header["estimates"])
+    return Diagnostics(**(header | {"messages": tuple(header["messages"]), "estimates": estimates}))
 
 
 # ---------------------------------------------------------------------- data

@@ -13,7 +13,6 @@ import typer
 from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
-from lbnn._base.deprecated import VALUES
 from lbnn._base.types import Array
 from lbnn.cli.problems import BadInputError
 from lbnn.cli.tables import numbers_of
@@ -125,14 +124,10 @@ def number_or_evidence(text: str, option: str) -> float | str:
 
 
 def noise_of(text: str) -> str:
-    """A kind of noise; former names with a warning."""
-    former = VALUES["noise"]
-    if text in former:
-        typer.echo(f"lbnn: warning: --noise {text} is now --noise {former[text]}", err=True)
-    kind = former.get(text, text)
-    if kind not in NOISES:
+    """A kind of noise."""
+    if text not in NOISES:
         raise BadInputError(f"--noise must be one of {', '.join(NOISES)}, got {text!r}")
-    return kind
+    return text
 
 
 def depth_of(text: str) -> int | str:

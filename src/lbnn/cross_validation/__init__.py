@@ -23,6 +23,6 @@ stands before them.
 """
 
 from lbnn.cross_validation.boundary import kept_targets
-from lbnn.cross_validation.scores import LeaveOneOut, leave_one_out, left_out_scores
+from lbnn.cross_validation.scores import LeaveOneOut, left_out_scores
 
-__all__ = ["LeaveOneOut", "kept_targets", "leave_one_out", "left_out_scores"]
+__all__ = ["LeaveOneOut", "kept_targets", "left_out_scores"]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lbnn._base.deprecated import announce
 from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import warn_of
 from lbnn.cross_validation.averages import Scores, row_blocks, score
@@ -174,16 +173,3 @@ def pareto_messages(shapes: Array) -> tuple[str, ...]:
         f"examples (largest {shapes[worst]:.2f}, at example {worst}), whose scores are not reliable: "
         "condition with a smaller target_error, or refit without them",
     )
-
-
-def leave_one_out(
-    posterior: Fitted,
-    Y: ArrayLike,
-    *,
-    centred: bool = False,
-    matrix: Array | None = None,
-    offset: Array | float = 0.0,
-) -> LeaveOneOut:
-    """The former function, for Y (p,) or (p, n_d): use `Posterior.leave_one_out`."""
-    announce("lbnn.leave_one_out(posterior, Y)", "posterior.leave_one_out()")
-    return left_out_scores(posterior, Y, centred=centred, matrix=matrix, offset=offset)

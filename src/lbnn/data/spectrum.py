@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 
 from lbnn._base import check
 from lbnn._base.arrays import Device, copied, device_of, largest, like, require_one_device, times, to_numpy
-from lbnn._base.deprecated import former_attributes
 from lbnn._base.gauss_rule import GaussRule, make_gauss_rule
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import Basis, GramBasis, InputBasis, given_points
@@ -44,7 +43,6 @@ from lbnn.data.stream import Blocks, DaskBlocks, Factor, Stream, is_dask
 _SMALL_SHARE = 1e-10  # by which rounding of moments may change predictions, as a share, without a warning
 
 
-@former_attributes
 @dataclass(frozen=True)
 class Spectrum:
     """The eigenvalues of G_xx and the targets in its eigenbasis.

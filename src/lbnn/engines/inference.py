@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from lbnn._base.deprecated import former_attributes
 from lbnn.engines.policy import POLICY, Policy, joint_errors
 from lbnn.scale.measure import ScaleMeasure
 
@@ -46,7 +45,6 @@ class EvidenceEstimate:
         return abs(self.log_evidence - other.log_evidence) <= allowed
 
 
-@former_attributes
 @dataclass(frozen=True, repr=False)
 class Diagnostics:
     """How an answer was computed and whether it supports itself.

@@ -20,7 +20,6 @@ from threadpoolctl import threadpool_limits
 from lbnn._base import check
 from lbnn._base.arrays import namespace, require_one_device, take, to_numpy
 from lbnn._base.blocks import blocks
-from lbnn._base.deprecated import current_value
 from lbnn._base.errors import DataWarning, ExtrapolationWarning
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn._base.warn import warn, warn_of
@@ -322,12 +321,11 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.missing_counts_ = np.zeros(1 if targets.ndim == 1 else targets.shape[1], int)
         self.missing_explained_ = np.full(len(self.missing_counts_), np.nan)
         self.row_variances_ = np.ones(len(rows.stands_for))
-        kind = current_value("noise", self.noise)
-        return Training(inputs, targets, weights, told, kind, rows, extent)
+        return Training(inputs, targets, weights, told, rows, extent)
 
     def _fit_rows(self, training: Training) -> LBNNRegressor:
         """Fit rows that have all of their targets: transforms of targets and inputs, then networks."""
-        inputs, weights, kind = training.inputs, training.weights, training.kind
+        inputs, weights, kind = training.inputs, training.weights, self.noise
         group_of, kernel = self._group_of(), self._kernel()
         if self.kernel == "auto":
             setting = self._setting(training.targets, weights, kind)[1]
@@ -402,12 +400,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _fit_table(self, training: Training) -> LBNNRegressor:
         """Fit the observed cells of a table of targets (p, n_d), filled anyhow."""
-        inputs, targets, weights, kind = (
-            training.inputs,
-            training.targets,
-            training.weights,
-            training.kind,
-        )
+        inputs, targets, weights, kind = training.inputs, training.targets, training.weights, self.noise
         observed, rows = training.observed, training.rows
         assert observed is not None
         settings.require_table(kind, self.beta, self.robust, self.target_transform)
@@ -483,7 +476,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _fit_stream(self, stream: Stream) -> LBNNRegressor:
         self._forget()
         self._validate_params()
-        kind = current_value("noise", self.noise)
+        kind = self.noise
         settings.require_streamable(self.kernel, self.robust, self.target_transform)
         settings.network_shapes(self.depth, self.width)
         self.n_features_in_, self.target_names_, self.row_variances_ = stream.inputs, None, np.ones(0)

@@ -8,7 +8,6 @@ from typing import Any, cast
 import numpy as np
 
 from lbnn import archive
-from lbnn._base.deprecated import VALUES
 from lbnn._base.types import Array
 from lbnn.data.centring import CentredInputs, CentredKernel, Columns
 from lbnn.estimator.columns import ColumnUnits
@@ -88,22 +87,9 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], FittedState]:
             f"another version of lbnn: fit it again, or load it there"
         )
     try:
-        return _with_current_names(header), _unpack_state(header, arrays)
+        return header, _unpack_state(header, arrays)
     except Exception as error:  # what a header of something else leads to cannot be listed
         raise refusal(path, error) from error
-
-
-def _with_current_names(header: dict[str, Any]) -> dict[str, Any]:
-    """A header whose parameters and table of candidates have the present names of kinds of noise."""
-    former = VALUES["noise"]
-
-    def renamed(entry: dict[str, Any]) -> dict[str, Any]:
-        return entry | {"noise": former.get(entry["noise"], entry["noise"])}
-
-    return header | {
-        "parameters": renamed(header["parameters"]),
-        "table": [renamed(row) for row in header["table"]],
-    }
 
 
 def refusal(path: str | os.PathLike[str], error: Exception) -> ValueError:

@@ -16,7 +16,6 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from lbnn._base import check
 from lbnn._base.arrays import device_of, to_numpy
-from lbnn._base.deprecated import VALUES
 from lbnn._base.types import Array, IndexArray, Mask
 from lbnn.engines import ENGINES
 from lbnn.estimator import relevance
@@ -49,7 +48,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "width": [_EVIDENCE, Interval(Integral, 1, None, closed="left"), tuple, list],
     "beta": [_EVIDENCE, Interval(Real, 0, None, closed="neither"), Options(Real, {math.inf})],
     "prior_scale": [_EVIDENCE, Interval(Real, 0, None, closed="neither")],
-    "noise": [StrOptions({*NOISES, *VALUES["noise"]}, deprecated=set(VALUES["noise"]))],
+    "noise": [StrOptions(set(NOISES))],
     "inputs": [StrOptions({"evidence", RAW, STANDARDISED})],
     "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, *FAMILIES, "auto", "precomputed"}), callable],
     "kernel_params": [dict, None],

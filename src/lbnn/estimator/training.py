@@ -22,8 +22,6 @@ class Training:
         Of the rows; None where all are one.
     observed : (p, n_d) or None
         Which targets were observed; None where all were.
-    kind : str
-        Of the noise, as the estimator's `noise` names it.
     rows : Rows
         Which rows of the table these are.
     extent : Extent
@@ -34,6 +32,5 @@ class Training:
     targets: Array
     weights: Array | None
     observed: Mask | None
-    kind: str
     rows: Rows
     extent: Extent

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from lbnn._base import check
-from lbnn._base.deprecated import renamed_argument
 from lbnn._base.types import Array
 from lbnn._base.warn import warn_of
 from lbnn.data.projection import positive_part
@@ -144,7 +143,6 @@ class MatrixGIG:
         shaped = result.reshape(array.shape[:-2])
         return float(shaped) if shaped.ndim == 0 else shaped
 
-    @renamed_argument("rng")
     def weighted_sample(self, size: int, seed: Any) -> tuple[Array, Array]:
         """Independent draws (size, N, N) with log weights (size,).
 
@@ -156,7 +154,6 @@ class MatrixGIG:
         draws = self._frame @ canonical @ self._frame.T
         return (np.asarray(np.linalg.inv(draws), float) if self._inverted else draws), log_weights
 
-    @renamed_argument("rng")
     def sample(self, size: int, seed: Any) -> Array:
         """Draws (size, N, N) of equal weight: direct where possible, else resampled from 20 times as many."""
         count, generator = check.positive_integer(size, "size"), check.generator(seed)

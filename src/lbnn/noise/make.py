@@ -6,7 +6,6 @@ import difflib
 from numbers import Real
 from typing import Any
 
-from lbnn._base.deprecated import VALUES
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
 from lbnn.noise.coupled import CoupledNoise
@@ -27,7 +26,7 @@ def noise_kind(name: Any) -> str:
         return name
     hint = ""
     if isinstance(name, str):
-        near = difflib.get_close_matches(VALUES["noise"].get(name, name), KINDS, 1)
+        near = difflib.get_close_matches(name, KINDS, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
     elif isinstance(name, Real) and not isinstance(name, bool) and float(name) > 0:
         hint = f": a noise variance of {float(name):g} is given as beta={1 / float(name):g}"

@@ -20,7 +20,6 @@ from scipy import special
 from lbnn._base import check
 from lbnn._base.arrays import Device, namespace
 from lbnn._base.blocks import blocks
-from lbnn._base.deprecated import former_attributes, renamed_argument
 from lbnn._base.html import card, density_picture
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn._base.warn import warn
@@ -48,7 +47,6 @@ class LogTails:
         return cls(np.full(count, np.nan), np.full(count, np.nan), np.zeros(count, bool))
 
 
-@former_attributes
 class Predictive(ABC):
     """The law of outputs at p̂ test points: of the function, or after `with_noise()` of observations.
 
@@ -252,7 +250,6 @@ class Predictive(ABC):
         """
         return None
 
-    @renamed_argument("rng")
     def sample(self, size: int, seed: int | np.random.Generator) -> AnyArray:
         """Draw jointly over points and outputs.
 

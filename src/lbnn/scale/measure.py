@@ -12,7 +12,6 @@ import numpy as np
 from scipy import special
 
 from lbnn._base import check
-from lbnn._base.deprecated import former_attributes, renamed_argument
 from lbnn._base.types import Array, ComplexArray, IndexArray, Mask
 from lbnn.scale.phases import Phases, error_of_independent, single_phase, standard_error
 
@@ -99,7 +98,6 @@ class Atoms:
         return eigen(self.scales)
 
 
-@former_attributes
 @dataclass(frozen=True)
 class ScaleMeasure:
     """A law of the scale matrix L, held as weighted atoms.
@@ -312,7 +310,6 @@ class ScaleMeasure:
             return self.law.log_expect_exp(exponent)
         return complex(special.logsumexp(exponent(*self.eigen), b=self.weights.astype(complex)))
 
-    @renamed_argument("rng")
     def sample(self, size: int, seed: Any) -> Array:
         """Draw scales: from the continuous law behind a quadrature, by resampling the atoms otherwise.
 

@@ -25,13 +25,11 @@ import numpy as np
 from scipy import stats
 
 from lbnn._base import check
-from lbnn._base.deprecated import former_attributes, renamed_argument
 from lbnn._base.types import Array
 from lbnn.scale.bartlett import BartlettCoordinates, FactorShape, product
 from lbnn.scale.gamma_product import GammaProduct
 
 
-@former_attributes
 @dataclass(frozen=True)
 class ScalePrior:
     """Law of the scale matrix L of a network with given hidden widths.
@@ -131,7 +129,6 @@ class ScalePrior:
                 total -= fewer / 2 * math.log(2 * variance / width)
         return total
 
-    @renamed_argument("rng")
     def sample(self, size: int, seed: Any) -> Array:
         """Draw independent scale matrices.
 
