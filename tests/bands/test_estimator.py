@@ -278,3 +278,27 @@ def test_options_that_bands_do_not_have_are_refused(data, tmp_path, given):
     )
     assert done.exit_code == 2
     assert f"{given[0]} is for fits without --band" in " ".join(done.output.split())
+
+
+@pytest.mark.filterwarnings("ignore:1 of 2 targets have no answer")
+def test_a_target_without_an_answer_on_the_command_line(data, tmp_path, monkeypatch):
+    X, Y = data
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(9)]).assign(y=Y[:, 0], same=3.0)
+    frame.to_csv("t.csv", index=False)
+    with pytest.warns(lbnn.DataWarning, match="got same"):
+        fitted = lbnn.BandedRegressor([("all", [f"x{i}" for i in range(9)])], width=3).fit(
+            frame.iloc[:, :9], frame[["y", "same"]]
+        )
+    alone = lbnn.BandedRegressor([("all", slice(None))], width=3).fit(X, Y[:, 0])
+    density = fitted.predictive(frame.iloc[:, :9]).pointwise_log_density(frame[["y", "same"]])
+    np.testing.assert_allclose(density, alone.predictive(X).pointwise_log_density(Y[:, 0]), rtol=1e-9)
+    for arguments in (
+        ["fit", "t.csv", "-t", "y,same", "--band", "all=x*", "--width", "3", "-o", "m.lbnn"],
+        ["predict", "m.lbnn", "t.csv", "-o", "p.csv"],
+    ):
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0, done.output
+    predicted = pd.read_csv("p.csv")
+    assert predicted.filter(like="same").isna().all(axis=None)
+    assert predicted.filter(like="y").notna().all(axis=None)

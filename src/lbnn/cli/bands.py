@@ -136,10 +136,12 @@ def bands_report(model: Any, names: list[str], unused: list[str], title: str) ->
         (
             target,
             *(
-                f"{model.band_shares_[v, k]:.2f} ({intervals[v, k, 0]:.2f} to {intervals[v, k, 1]:.2f})"
+                "–"
+                if v in model.dead_targets_
+                else f"{model.band_shares_[v, k]:.2f} ({intervals[v, k, 0]:.2f} to {intervals[v, k, 1]:.2f})"
                 for k in range(len(model.band_names_))
             ),
-            shown(float(np.sqrt(model.noise_variance_[v]))),
+            "–" if v in model.dead_targets_ else shown(float(np.sqrt(model.noise_variance_[v]))),
         )
         for v, target in enumerate(names)
     ]

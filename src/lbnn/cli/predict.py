@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import typer
 
-from lbnn._base.types import Array
+from lbnn._base.types import Array, Mask
 from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.files import check_outputs, check_suffix, safe_for_spreadsheets, write_together
 from lbnn.cli.large import LargeTable, Writer, is_large, require_plain
@@ -318,7 +318,7 @@ def _predictions(
     require_distinct([name + ending for name in names for ending in parts], "columns of the output")
     columns = {ending: np.reshape(values, (-1, len(names))) for ending, values in parts.items()}
     finite = {ending: each for ending, each in columns.items() if not transformed or ending != "_std"}
-    _require_finite(finite, names, rows)
+    _require_finite(finite, names, rows, getattr(predictive, "answered", np.ones(len(names), bool)))
     found = {
         name + ending: values[:, j] for j, name in enumerate(names) for ending, values in columns.items()
     }
@@ -327,9 +327,12 @@ def _predictions(
     return pd.DataFrame(found)
 
 
-def _require_finite(columns: dict[str, Array], names: list[str], rows: Table) -> None:
-    """Raise for predictions that are no numbers: a table with empty cells would look like an answer."""
-    wrong = ~np.all([np.isfinite(values) for values in columns.values()], axis=0)
+def _require_finite(columns: dict[str, Array], names: list[str], rows: Table, answered: Mask) -> None:
+    """Raise for predictions that are no numbers: a table with empty cells would look like an answer.
+
+    Columns of targets that the fit has not answered (n_targets,) are empty.
+    """
+    wrong = ~np.all([np.isfinite(values) for values in columns.values()], axis=0) & answered
     if wrong.any():
         targets = [name for name, any_wrong in zip(names, wrong.any(axis=0), strict=True) if any_wrong]
         raise BadInputError(
@@ -370,6 +373,8 @@ def _print_scores(model: NamedModel, X: Any, frame: Any, table: Table, probabili
         return
     rows = []
     for name, own in zip(model.targets, truth.T, strict=True):
+        if frame[name].isna().all():  # the fit has no answer for it
+            continue
         inside = (frame[f"{name}_low"] <= own) & (own <= frame[f"{name}_high"])
         rows.append((name, *fit_scores(own, frame[name].to_numpy()), f"{inside.mean():.0%}"))
     header = "target", "R²", "RMSE", f"in {probability:.0%} interval"

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from lbnn import archive
 from lbnn._base.errors import DataWarning
-from lbnn._base.types import Array, IndexArray
+from lbnn._base.types import Array, IndexArray, Mask
 from lbnn._base.warn import warn
 from lbnn.bands import Bands, BandsFit, BandsPredictive
 from lbnn.bands.block_posterior import BlockPosterior
@@ -79,6 +79,12 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         The candidates, best first.
     fit_ : BandsFit
         The posterior, in units of the targets' deviations.
+
+    Notes
+    -----
+    With unknown noise, data that fewer columns than samples reproduce exactly are refused: their density is
+    not bounded. `check_regressors_no_decision_function` of scikit-learn has such data, and is the one check
+    of its `check_estimator` that is not passed.
 
     Examples
     --------
@@ -558,6 +564,12 @@ class BandedPredictive:
         """The distribution of observations rather than of the function."""
         return replace(self, inner=self.inner.with_noise())
 
+    @property
+    def answered(self) -> Mask:
+        """Which targets the fit has answered, (n_targets,); the others are NaN."""
+        data = self.inner.fit.data
+        return np.asarray(np.isin(np.arange(data.count), data.live), bool)
+
     def given(self, Y: ArrayLike) -> BandedPredictive:
         """Other targets of the same rows carry no information: the distribution as it is."""
         return self
@@ -599,11 +611,13 @@ class BandedPredictive:
         return ends[0], ends[1]
 
     def pointwise_log_density(self, F: ArrayLike) -> Array:
-        """Log density at F (n, n_targets), summed over targets, (n,)."""
+        """Log density at F (n, n_targets), summed over targets that the fit has answered, (n,)."""
         wider = np.sqrt(1 + self.level_variance / self.inner.variance)
         z = (np.reshape(np.asarray(F, float), self.mean.shape) - self.level) / self.unit
         inside = self.inner.mean + (z - self.inner.mean) / wider
-        return (self.inner.pointwise_log_density(inside) - np.log(self.unit * wider)).sum(axis=1)
+        inside = np.where(self.answered, inside, 0.0)
+        each = self.inner.pointwise_log_density(inside) - np.log(self.unit * wider)
+        return np.asarray(each[:, self.answered].sum(axis=1), np.float64)
 
 
 def _indices(name: Any, columns: Any, count: int, known: dict[str, int]) -> IndexArray:
