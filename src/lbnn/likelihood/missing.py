@@ -31,7 +31,7 @@ from lbnn._base.chebyshev_panels import ChebyshevPanels, chebyshev_panels, ident
 from lbnn._base.small_matrices import inverses, lower_roots_and_rows
 from lbnn._base.types import Array, IndexArray, Mask
 from lbnn.likelihood.gaussian import GaussianLikelihood
-from lbnn.likelihood.root import OfScale, ScaleFunction
+from lbnn.likelihood.root import ScaleFunction
 
 _OVERHEAD = 2e4  # operations in the time (some 15 µs) that a gradient takes beside those counted
 _LARGEST = 1 << 23  # floats that products of cells may fill, 64 MB
@@ -68,7 +68,7 @@ class Elimination:
 
 
 @dataclass(frozen=True)
-class PartialLikelihood:
+class PartialLikelihood(ScaleFunction):
     """log p(Y_obs | L) as a function of L, with its gradient."""
 
     complete: GaussianLikelihood  # of the filled table
@@ -80,12 +80,6 @@ class PartialLikelihood:
     log_extra: float = 0.0  # levels and weights of rows
 
     # -- what the engines ask of every likelihood
-
-    flat = False
-    keeps_from_zero = False
-    dual_deficient = True  # there is no form in the kernel of the hidden layer
-    multiplicity = 1.0
-    units = None
 
     @property
     def noise_variance(self) -> float:
@@ -135,10 +129,6 @@ class PartialLikelihood:
         return self.complete.target_moment
 
     # -- value and gradient
-
-    def in_frame(self, frame: Array) -> OfScale:
-        """The same as a function of T, L = O T Tᵀ Oᵀ, for a frame O (n, n), or one for each draw."""
-        return OfScale(self, frame)
 
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
         """Log p(Y_obs | L) less `log_constant`, for scales V diag(l) Vᵀ: l (s, n_d), V (s, n_d, n_d)."""

@@ -25,7 +25,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -257,16 +256,26 @@ class Signed(RootLikelihood):
         return value, gradient
 
 
-class ScaleFunction(Protocol):
-    """A function of the scale with a gradient in L, symmetric, at V diag(l) Vᵀ: l (m, n), V (m, n, n)."""
+class ScaleFunction(ABC):
+    """A likelihood known as a function of eigenvalues and eigenvectors of L, of rows without common axes."""
 
+    flat = False  # the data say something of L, ...
+    keeps_from_zero = False  # ... may allow singular L, ...
+    dual_deficient = True  # ... and are no function of the kernel of the hidden layer
+    multiplicity = 1.0
+    units = None
+
+    @abstractmethod
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
-        """The value (m,)."""
-        ...
+        """log p(Y | L), less a constant, at V diag(l) Vᵀ: l (m, n), V (m, n, n) -> (m,)."""
 
+    @abstractmethod
     def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
-        """The value (m,) and its gradient in L (m, n, n)."""
-        ...
+        """The value (m,) and its gradient in L (m, n, n), symmetric."""
+
+    def in_frame(self, frame: Array) -> OfScale:
+        """The same as a function of T, L = O T Tᵀ Oᵀ, for a frame O (n, n), or one for each draw."""
+        return OfScale(self, frame)
 
 
 @dataclass(frozen=True)
@@ -274,21 +283,20 @@ class OfScale(RootLikelihood):
     """What is known as a function of L."""
 
     function: ScaleFunction
-    frame: Array | None = None  # O, (n, n) or (m, n, n); None for the identity
+    frame: Array  # O, (n, n) or (m, n, n)
 
     def in_frame(self, frame: Array) -> OfScale:
         """With one more turn of the root, (n, n)."""
-        return replace(self, frame=frame if self.frame is None else self.frame @ frame)
+        return replace(self, frame=self.frame @ frame)
 
     def _evaluate(self, root: Array, slope: bool) -> tuple[Array, Array | None]:
         """The gradient in F = O T, (m, n, k), is 2 (∂/∂L) F, and that in T is Oᵀ times it."""
-        seen = root if self.frame is None else self.frame @ root
+        seen = self.frame @ root
         eigen = gram_eigen(seen @ seen.swapaxes(1, 2))
         if not slope:
             return self.function.log_value(*eigen), None
         value, change = self.function.value_and_gradient(*eigen)
-        gradient = 2 * change @ seen
-        return value, gradient if self.frame is None else self.frame.swapaxes(-1, -2) @ gradient
+        return value, 2 * self.frame.swapaxes(-1, -2) @ (change @ seen)
 
 
 def _axes(root: Array, resolution: float) -> tuple[Array, Array, Array]:

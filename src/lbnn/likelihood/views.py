@@ -25,7 +25,7 @@ from lbnn._base.small_matrices import inverses, lower_roots, lower_roots_and_row
 from lbnn._base.types import Array, IndexArray
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.missing import PartialLikelihood
-from lbnn.likelihood.root import OfScale
+from lbnn.likelihood.root import ScaleFunction
 
 # of a gradient, in operations: small factorisations are far from peak speed (8 observations: 5 µs, 15: 11 µs)
 _COST, _OVERHEAD = 4.0, 2e4
@@ -138,7 +138,7 @@ class CellDesign(Design):
 
 
 @dataclass(frozen=True)
-class ViewLikelihood:
+class ViewLikelihood(ScaleFunction):
     """log p(y | L) as a function of L, with its gradient, for one data set and one noise variance."""
 
     design: Design
@@ -157,12 +157,6 @@ class ViewLikelihood:
         return None if self.completion is None else self.completion.surrogate_of(self)
 
     # -- what the engines ask of every likelihood
-
-    flat = False
-    keeps_from_zero = False
-    dual_deficient = True  # there is no form in the kernel of the hidden layer
-    multiplicity = 1.0
-    units = None
 
     @property
     def output_units(self) -> Array:
@@ -208,10 +202,6 @@ class ViewLikelihood:
         return np.diag(np.diagonal(self._pull))
 
     # -- value and gradient
-
-    def in_frame(self, frame: Array) -> OfScale:
-        """The same as a function of T, L = O T Tᵀ Oᵀ, for a frame O (n, n), or one for each draw."""
-        return OfScale(self, frame)
 
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
         """Log p(y | L) less `log_constant`, for scales V diag(l) Vᵀ: l (m, M), V (m, M, M) -> (m,)."""
