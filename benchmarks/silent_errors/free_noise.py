@@ -232,7 +232,7 @@ def _log_density_of_size(problem: Problem, coarse: bool) -> tuple[Array, Array, 
     grid, prior = _size_prior(problem)
     step = 4 if coarse else 1
     grid, total = grid[::step], np.full(len(grid[::step]), -np.inf)
-    for log_weight, covariance in _noises(problem, 2 * step):
+    for log_weight, covariance in _noises(problem, step):
         own = _log_size_likelihood(problem, covariance, grid, coarse)
         total = np.logaddexp(total, log_weight + own)
     return grid, np.log(prior[::step]) + total, step * _STEP
