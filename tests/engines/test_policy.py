@@ -251,6 +251,7 @@ DECISIONS = {
     "most_fitted": (3.0, lambda policy: names(Problem((3,), 9, 20, kernel=False), policy)),
     "most_fitted_narrow": (3.0, lambda policy: names(Problem((3,), 9, 20), policy)),
     "most_for_spectral": (1 / 3, lambda policy: names(Problem((6,), 30, 60), policy)),
+    "most_for_last_spectral": (1 / 3, lambda policy: names(Problem((10,), 35, 60), policy)),
     "most_log_condition": (3, lambda policy: names(Problem((10,) * 7, 10, 50), policy)),
     "most_for_curvature": (3.0, lambda policy: checks(Problem((500,), 60, 99), policy)),
 }

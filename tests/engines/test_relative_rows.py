@@ -7,11 +7,12 @@ import pytest
 
 import lbnn
 from lbnn._base.quasi_random import scrambled_normal_points
+from lbnn.engines import run
 from lbnn.engines.estimate import Call
 from lbnn.engines.importance import curvature, gaussian_round
 from lbnn.engines.inference import InferenceOptions
 from lbnn.engines.relative_rows import plain_estimate, relative_gaussian, relative_rows_apply
-from lbnn.engines.run import primal_target
+from lbnn.engines.run import Sampling, primal_target
 from lbnn.engines.spectral import spectral_estimate
 from lbnn.likelihood.gaussian import GaussianLikelihood
 
@@ -120,3 +121,33 @@ def test_where_relative_rows_apply():
     assert not relative_rows_apply(problem(10, 6, (8,), 2)[0])
     assert relative_rows_apply(problem(10, 6, (3, 8), 2)[0])  # any layer may be the narrow one
     assert relative_rows_apply(problem(10, 6, (2, 4), 2)[0])
+
+
+@pytest.mark.parametrize("few", [False, True], ids=["the Gaussian checks", "another path checks"])
+def test_the_path_from_the_gaussian_has_a_check(monkeypatch, few):
+    """Log evidence and check agree with moves of directions, which share nothing with the two."""
+    target, _ = problem(12, 7, (3,), 3)
+    call = Call(InferenceOptions(0.1, 0))
+    if few:
+        monkeypatch.setattr(run, "can_check", lambda estimate, policy: not estimate.weighted)
+    answer = Sampling(target, call)._smc_in_relative_rows(None)
+    own, check = answer.diagnostics.estimates
+    assert answer.diagnostics.ok
+    assert ("another start" in check.method) == few
+    other = spectral_estimate(target, call)
+    for each in (own, check):
+        joint = math.hypot(each.error, other.log_evidence_error)
+        assert abs(each.log_evidence - other.log_evidence) < 4 * joint
+
+
+@pytest.mark.slow
+def test_weak_inputs_behind_a_narrow_layer():
+    """No Gaussian is near the posterior; a Gibbs chain of weights, its own code, has −1932.151 ± 0.074."""
+    rng = np.random.default_rng(9900)
+    X = rng.normal(size=(60, 60)) * 10.0 ** -np.linspace(0, 1, 60)
+    signal = X @ rng.normal(size=(60, 10)) @ rng.normal(size=(10, 35)) / math.sqrt(600)
+    Y = signal + 0.5 * rng.normal(size=(60, 35))
+    post = lbnn.Network((10,)).condition(X, Y, 4.0, target_error=0.1, seed=1)
+    assert post.diagnostics.ok
+    joint = math.hypot(post.log_evidence_error, 0.074)
+    assert abs(post.log_evidence + 1932.151) < 4 * joint

@@ -66,7 +66,7 @@ TABLE = [
     ((3,), 14, 20, [MANY_NARROW]),
     ((2, 4, 4), 19, 47, [MANY_NARROW]),
     ((1, 1), 37, 40, [MANY_NARROW]),
-    ((3,), 14, 167, [RELATIVE]),  # too many rows for particles that carry all of them
+    ((3,), 14, 167, [(*RELATIVE, "spectral smc")]),  # too many rows for particles that carry all of them
     ((3,), 8, 167, [SMALL]),
     ((10,) * 5, 9, 9, [MANY]),
     # so many that no Hessian is made

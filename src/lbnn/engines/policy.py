@@ -75,6 +75,11 @@ class Policy:
     #: particles hold so many numbers each. (Before moves were made twice as fast, one of up to six rounds
     #: took 4 s at 200 to 300, 16 to 35 s at 1000.)
     most_for_spectral: int = 500
+    #: The same where they are the last resort, after Hamiltonian moves. With 24 to 50 outputs behind 5 to 15
+    #: units and a target error of 0.1 those took 1 to 15 s with their check and were ok wherever the Gaussian
+    #: at the mode has more than a few effective draws. Where it has none they are low (by 3.4 at 600, by 27
+    #: at 783, not ok); spectral moves take 8 s at 600, 38 s at 783, 42 s at 1170.
+    most_for_last_spectral: int = 1000
     #: Log condition number of their matrices (`Problem.spectral`) up to which they are made. Their arithmetic
     #: holds to about 70 (e^35 between singular values), but the path gets long: seven layers of ten units
     #: (43) took more than 400 s, where rows take 36 s.

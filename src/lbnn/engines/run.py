@@ -623,9 +623,10 @@ class Sampling:
                 return first
         return reverse_estimate(self.target, self.call)
 
-    def _smc(self, last: bool) -> Answer:
+    def _smc(self, last: bool) -> Answer | None:
         """Sequential Monte Carlo; its check is the mixture, or rows and the Gaussian in many dimensions."""
-        return self._smc_after_mixture() if self.small else self._smc_in_many_dimensions()
+        answer = self._smc_after_mixture() if self.small else self._smc_in_many_dimensions()
+        return answer if last or answer.diagnostics.ok else None
 
     def _smc_after_mixture(self) -> Answer:
         found, _ = self.fitted

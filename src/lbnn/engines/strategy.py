@@ -73,7 +73,7 @@ class Problem:
         """Whether the hidden kernel is a number that is integrated by quadrature."""
         return self.rank == 1 and self.number
 
-    def spectral(self, policy: Policy) -> bool:
+    def spectral(self, policy: Policy, most: int | None = None) -> bool:
         """Whether `spectral.sample_narrow` serves: a narrow layer, positive noise variance, moderate sizes.
 
         `kernel` says that all outputs have one noise variance, and `scale` that it is not zero (L behind a
@@ -87,7 +87,7 @@ class Problem:
             width == self.outputs and self.entries("scale") >= policy.most_fitted
         )
         size = max(self.outputs, self.rank) * width
-        if not (self.kernel and self.scale and narrow and size <= policy.most_for_spectral):
+        if not (self.kernel and self.scale and narrow and size <= (most or policy.most_for_spectral)):
             return False
         return self._log_condition() <= policy.most_log_condition
 
@@ -263,6 +263,7 @@ _GAUSSIAN = "if one mode is found, the Gaussian there is nearly the posterior wh
 _MIXTURE = "several modes, or one that is far from Gaussian: a mixture over all phases"
 _SMC = "where importance sampling does not reach the target error"
 _SPECTRAL = "a narrow layer, perhaps with more units than the targets need: exact moves of directions of L"
+_SPECTRAL_LAST = "a narrow layer where no Gaussian is near the posterior: exact moves take half a minute"
 _REVERSE = "rows, else annealing from the posterior to the prior (log evidence only)"
 
 
@@ -325,20 +326,20 @@ def _smc(problem: Problem, of: str, policy: Policy) -> Step:
 
 def _many_entries(problem: Problem, of: str, engine: str, policy: Policy) -> tuple[Step, ...]:
     rows = Step("rows", of, _OTHER_ORDER, _ROWS)
+    last: tuple[Step, ...] = ()
+    if engine == "auto" and of == "scale" and problem.spectral(policy, policy.most_for_last_spectral):
+        last = (Step("spectral smc", of, _REVERSE, _SPECTRAL_LAST),)
     if engine == "auto" and of == "scale" and problem.narrow(of):
         relative = Step("relative gaussian", of, _OTHER_AXES, _RELATIVE)
-        return (
-            relative,
-            rows,
-            Step("smc", of, "rows, else the Gaussian, else a path from another start", _SMC),
-        )
+        smc = Step("smc", of, "rows, else the Gaussian, else a path from another start", _SMC)
+        return (relative, rows, smc, *last)
     gaussian = Step(
         "wide gaussian", of, "the Gaussian in another frame", "where rows do not reach the target error"
     )
     if problem.dimension(of) > policy.most_for_curvature and engine != "smc":
         why = "too many dimensions for a Hessian: draws around the centre, where rows do not apply"
-        return (rows, Step("wide gaussian", of, "", why), Step("smc", of, "", _SMC))
+        return (rows, Step("wide gaussian", of, "", why), Step("smc", of, "", _SMC), *last)
     smc = Step("smc", of, "rows, else the Gaussian", _SMC)
     if engine == "smc":
         return (smc,)
-    return (rows, gaussian) if engine == "importance" else (rows, gaussian, smc)
+    return (rows, gaussian) if engine == "importance" else (rows, gaussian, smc, *last)
