@@ -18,7 +18,7 @@ export MPLBACKEND = Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test lint types unit test-slow test-portable coverage test-lowest test-arrays test-browser reproduce docs dist bench leaderboard format hooks lock clean
+.PHONY: help venv test lint types unit test-slow test-portable coverage test-lowest test-arrays test-browser reproduce docs dist bench format hooks lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -117,14 +117,6 @@ bench: .venv-bench/package.stamp  ## run the benchmarks, in .venv-bench with the
 	@echo "== benchmarks"
 	@.venv-bench/bin/python -m benchmarks
 
-# Resumable: results in board/results are kept. The packages are those of the dependency group `leaderboard`.
-LEADERBOARD_PYTHON ?= .venv-leaderboard/bin/python
-leaderboard:  ## samplers of other packages on the reference posteriors, into board/ (20 minutes)
-	@$(LEADERBOARD_PYTHON) -c 'import blackjax, numpyro, nutpie, dynesty, laplace' 2>/dev/null || { \
-	  echo "make leaderboard needs the packages of the dependency group 'leaderboard' in .venv-leaderboard:" \
-	       "python3 -m venv .venv-leaderboard && .venv-leaderboard/bin/pip install --group leaderboard --editable '.[cli,benchmark]'" >&2; exit 1; }
-	@$(LEADERBOARD_PYTHON) -m lbnn.cli benchmark run --out board
-
 format: venv  ## format the code and apply the safe lint fixes
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
@@ -142,6 +134,6 @@ lock:  ## re-pin requirements/*.txt (UPGRADE=--upgrade moves to the newest versi
 	@! grep -n '://' requirements/*.txt || { echo "a lock names a host" >&2; exit 1; }
 
 clean:  ## remove the environments, caches and generated files
-	rm -rf .venv .venv-arrays .venv-bench .venv-dist .venv-leaderboard .venv-lowest .venv-lock board report dist build
+	rm -rf .venv .venv-arrays .venv-bench .venv-dist .venv-lowest .venv-lock report dist build
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -46,7 +46,6 @@ OWN_COMMAND_LINE = (
     "stored_answers",
     "traced_edges",
     "views_cost",
-    "views_nuts",
     "views_ranks",
     "views_real",
     "views_truth",

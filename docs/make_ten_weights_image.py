@@ -1,14 +1,11 @@
-"""Draw the picture of docs/guides/ten-weights.md: `.venv/bin/python docs/make_ten_weights_image.py [board]`.
+"""Draw the picture of docs/guides/ten-weights.md: `.venv/bin/python docs/make_ten_weights_image.py`.
 
-With the folder of a leaderboard, the histograms of its methods are drawn; without, those of chains of plain
-Hamiltonian Monte Carlo from the prior and from exact fitted networks.
+Histograms of chains of plain Hamiltonian Monte Carlo from the prior and from exact fitted networks.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -24,18 +21,8 @@ TASK = load("coexist-10")
 SCALE = TASK.functions.names.index("log tr L")
 
 
-def histograms(folder: Path | None) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def histograms() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Edges and shares of log λ by the name of a method."""
-    if folder is not None:
-        found = {}
-        for path in sorted((folder / "results").glob("*--coexist-10.json")):
-            content = json.loads(path.read_text(encoding="utf-8"))
-            if content.get("picture"):
-                found[content["method"]] = (
-                    np.array(content["picture"]["edges"]),
-                    np.array(content["picture"]["draws"]),
-                )
-        return found
     exact = TASK.reference(400, 1)
     fitted = exact[TASK.phase_of(exact) == 1][:4]
     edges = np.linspace(-18, 0, 41)
@@ -49,7 +36,7 @@ def histograms(folder: Path | None) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def main() -> None:
     """ten-weights.svg: the exact law of log λ with its two phases, and what chains report."""
-    shown = histograms(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    shown = histograms()
     x = np.linspace(-18, 0.5, 600)
     density = np.exp(np.asarray(TASK.posterior.scale.log_density(np.exp(x))) + x)
     columns = min(4, len(shown))

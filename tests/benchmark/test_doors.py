@@ -1,16 +1,15 @@
-"""Draws from elsewhere: files, other packages' results in one signature; how strong a pass is; export."""
+"""Draws from elsewhere; how strong a pass is; files for others."""
 
 from __future__ import annotations
 
 import datetime
-import inspect
 import json
 import zipfile
 
 import numpy as np
 import pytest
 
-from lbnn.benchmark import adaptors, load, score, to_inference_gym, to_posteriordb, to_stan
+from lbnn.benchmark import adaptors, load, score, to_inference_gym, to_netcdf, to_posteriordb, to_stan
 from lbnn.benchmark.scorers.chains import Chains
 from lbnn.benchmark.scorers.moments import POWER, score_moments
 
@@ -27,168 +26,61 @@ def draws(task):
     return task.reference(800, 3).reshape(4, 200, -1)
 
 
-# ---------------------------------------------------------------------- one signature
+def test_plain_arrays(task):
+    draws = task.reference(40, 0)
+    assert adaptors.from_arrays(task, draws, chains=3).shape == (3, 13, 15)
+    np.testing.assert_allclose(
+        adaptors.from_weights(task, task.unflatten(draws[None])), draws[None], rtol=1e-14
+    )
+    for bad in (draws, draws[:, :3]):
+        with pytest.raises(ValueError, match="with a number of chains"):
+            adaptors.from_arrays(task, bad)
 
 
-def test_every_reader_takes_the_task_first():
-    for name in adaptors.__all__:
-        if name.startswith("from_"):
-            first = next(iter(inspect.signature(getattr(adaptors, name)).parameters))
-            assert first == "task", name
-
-
-class Cmdstan:
-    """What cmdstanpy's CmdStanMCMC has: names of columns, and draws (draws, chains, columns)."""
-
-    def __init__(self, draws, prefix=("lp__", "accept_stat__")):
-        chains, count, dimension = draws.shape
-        self.column_names = (*prefix, *(f"z[{k}]" for k in range(1, dimension + 1)))
-        self._draws = np.concatenate([np.zeros((count, chains, len(prefix))), draws.swapaxes(0, 1)], axis=2)
-
-    def draws(self, inc_warmup=False):
-        assert not inc_warmup
-        return self._draws
-
-
-class Numpyro:
-    def __init__(self, draws):
-        self._draws = draws
-
-    def get_samples(self, group_by_chain):
-        assert group_by_chain
-        return {"z": self._draws}
-
-
-def test_readers_give_the_same_draws(task, draws):
-    class State:
-        position = draws
-
-    class Pystan(dict):
-        num_chains = 4
-
-    pystan = Pystan(z=draws.transpose(2, 1, 0).reshape(15, -1))
-    for name, result in (
-        ("from_cmdstanpy", Cmdstan(draws)),
-        ("from_numpyro", Numpyro(draws)),
-        ("from_blackjax", State()),
-        ("from_pystan", pystan),
-        ("from_arrays", draws),
-    ):
-        np.testing.assert_array_equal(getattr(adaptors, name)(task, result), draws)
-
-
-def test_old_calls_warn_and_work(task, draws):
-    with pytest.warns(DeprecationWarning, match=r"call from_numpyro\(task, result\)"):
-        np.testing.assert_array_equal(adaptors.from_numpyro(Numpyro(draws)), draws)
-    with pytest.raises(TypeError, match="got the task alone"):
-        adaptors.from_blackjax(task)
-
-
-def test_results_of_another_task_are_refused(draws):
-    other = load("deep-24")
-    with pytest.raises(ValueError, match=r"must have the shape \(chains, draws, 24\), got \(4, 200, 15\)"):
-        adaptors.from_numpyro(other, Numpyro(draws))
-    with pytest.raises(ValueError, match=r"columns z\[1\] to z\[24\], got none named z\[16\]"):
-        adaptors.from_cmdstanpy(other, Cmdstan(draws))
-
-
-# ---------------------------------------------------------------------- files
-
-
-def table(draws, names, chain=None):
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(draws.reshape(-1, draws.shape[2]), columns=names)
-    if chain:
-        frame.insert(0, chain, np.repeat(np.arange(1, len(draws) + 1), draws.shape[1]))
-    return frame
-
-
-@pytest.mark.parametrize("pattern", ["z.{}", "z[{}]", "z_{}", "z{}"])
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_files_of_draws(task, draws, pattern, suffix, tmp_path):
-    names = [pattern.format(k) for k in range(1, 16)]
-    path = tmp_path / f"draws{suffix}"
-
-    def write(frame):
-        return frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
-
-    write(table(draws, names, ".chain").sample(frac=1.0, random_state=0).sort_index())
-    np.testing.assert_allclose(adaptors.from_files(task, [path]), draws, rtol=1e-12)
-    write(table(draws, names[::-1])[names])  # other names, other order
-    assert adaptors.from_files(task, [path], chains=4).shape == draws.shape
-
-
-def test_a_file_for_each_chain_as_cmdstan_writes_them(task, draws, tmp_path):
-    names = [f"z.{k}" for k in range(1, 16)]
-    for number, chain in enumerate(draws):
-        text = table(chain[None], names).to_csv(index=False)
-        (tmp_path / f"out_{number}.csv").write_text(f"# stan_version\n# model\n{text}# Elapsed Time\n")
-    found = adaptors.from_files(task, sorted(tmp_path.glob("*.csv")))
-    np.testing.assert_allclose(found, draws, rtol=1e-12)
-
-
-def test_netcdf_of_arviz(task, draws, tmp_path):
+def test_netcdf_and_arviz(task, draws, tmp_path):
+    xarray = pytest.importorskip("xarray")
     pytest.importorskip("h5netcdf")
     pytest.importorskip("h5py")
-    adaptors.to_arviz(task, draws).to_netcdf(tmp_path / "trace.nc", engine="h5netcdf")
-    np.testing.assert_array_equal(adaptors.from_files(task, [tmp_path / "trace.nc"]), draws)
+    to_netcdf(task, tmp_path / "plain.nc", draws=20)
+    tree = xarray.open_datatree(tmp_path / "plain.nc", engine="h5netcdf")
+    found = adaptors.from_arviz(task, tree)
+    assert found.shape == (4, 20, 15)
+    np.testing.assert_array_equal(adaptors.from_arviz(task, tree["posterior"].to_dataset()), found)
+    assert tree["posterior"].attrs["log_evidence"] == task.log_evidence
+    with pytest.raises(ValueError, match="no variable 'weights'"):
+        adaptors.from_arviz(task, tree, "weights")
+    with pytest.raises(ValueError, match=r"must end in \.nc or \.zarr"):
+        to_netcdf(task, tmp_path / "plain.csv")
+    again = adaptors.from_arviz(task, adaptors.to_arviz(task, draws))
+    np.testing.assert_array_equal(again, draws)
+    with pytest.raises(ValueError, match=r"must have the shape \(chains, draws, 24\), got \(4, 200, 15\)"):
+        adaptors.from_arviz(load("deep-24"), adaptors.to_arviz(task, draws))
 
 
-@pytest.mark.parametrize(
-    ("text", "chains", "message"),
-    [
-        ("a,b\n1,2\n", None, "must have the columns z.1 to z.15"),
-        ("", None, "cannot be read"),
-        (None, None, "in a file that exists"),
-        ("HEADER\nROW\nROW\nROW\n", 2, "3 draws must divide into the chains, got 2"),
-    ],
-)
-def test_files_that_are_no_draws(task, text, chains, message, tmp_path):
-    path = tmp_path / "draws.csv"
-    if text is not None:
-        text = text.replace("HEADER", ",".join(f"z.{k}" for k in range(1, 16))).replace(
-            "ROW", "0," * 14 + "0"
-        )
-        path.write_text(text)
-    with pytest.raises(ValueError, match=message):
-        adaptors.from_files(task, [path], chains)
-    with pytest.raises(ValueError, match="draws must be in a file"):
-        adaptors.from_files(task, [tmp_path / "draws.txt"])
+# ---------------------------------------------------------------------- files for others
 
 
-def test_score_from_the_command_line(task, draws, tmp_path):
-    from tests.cli.test_cli import ok, refused, run
-
-    path = tmp_path / "draws.csv"
-    table(draws, [f"z.{k}" for k in range(1, 16)], "chain").to_csv(path, index=False)
-    printed = ok("benchmark", "score", path, "--task", TASK, "--out", tmp_path / "r.json")
-    assert f"{TASK}: pass: 6 of 6 scorers" in printed or f"{TASK}: pass: 5 of 6 scorers" in printed
-    report = json.loads((tmp_path / "r.json").read_text())
-    assert report["passed"] is True
-    assert "would have been seen with 90% chance" in report["strength"]
-    printed = ok("benchmark", "score", path, "--task", TASK, "--json")
-    assert json.loads(printed)["digest"] == task.digest
-    table(0.8 * draws, [f"z.{k}" for k in range(1, 16)], "chain").to_csv(path, index=False)
-    result = run("benchmark", "score", path, "--task", TASK)
-    assert result.exit_code == 1
-    assert "fail" in result.output
-    assert "must have the columns z.1 to z.24" in refused("benchmark", "score", path, "--task", "deep-24")
-    assert "exist" in refused("benchmark", "score", tmp_path / "none.csv", "--task", TASK)
+def test_posteriordb_layout(tmp_path):
+    task = load("coexist-10")
+    to_posteriordb(task, tmp_path, draws=20, seed=1)
+    name = "coexist_10-deep_linear_network"
+    info = json.loads((tmp_path / "posteriors" / f"{name}.json").read_text(encoding="utf-8"))
+    assert info["dimensions"] == {"z": 10}
+    kept = tmp_path / "reference_posteriors" / "draws" / "draws" / f"{name}.json.zip"
+    with zipfile.ZipFile(kept) as archive:
+        chains = json.loads(archive.read(f"{name}.json"))
+    assert len(chains) == 10
+    z = np.array([[chain[f"z[{k + 1}]"] for k in range(10)] for chain in chains]).transpose(0, 2, 1)
+    np.testing.assert_array_equal(z.reshape(-1, 10), task.reference(200, 1))
+    with zipfile.ZipFile(tmp_path / "data" / "data" / "coexist_10.json.zip") as archive:
+        data = json.loads(archive.read("coexist_10.json"))
+    np.testing.assert_array_equal(data["X"], task.X)
 
 
-def test_export_from_the_command_line(tmp_path, task):
-    from tests.cli.test_cli import ok, run
-
-    ok("benchmark", "export", "--task", TASK, "--to", "stan", "--out", tmp_path / "stan")
-    data = json.loads((tmp_path / "stan" / f"{TASK}.data.json").read_text())
-    assert data["examples"] == len(task.X)
-    assert "std_normal_lpdf" in (tmp_path / "stan" / "deep_linear_network.stan").read_text()
-    ok("benchmark", "export", TASK, "--draws", "10", "--out", tmp_path / "db")
-    assert (tmp_path / "db" / "bibliography" / "references.bib").exists()
-    assert run("benchmark", "export", "--task", TASK, "--to", "julia").exit_code == 2
-    assert to_stan(task, tmp_path / "again")[1].exists()
-    ok("benchmark", "export", TASK, "--to", "inference-gym", "--out", tmp_path / "gym")
-    assert "class Plain15(gym.targets.Model)" in (tmp_path / "gym" / "plain_15.py").read_text()
+def test_a_stan_program_and_its_data(task, tmp_path):
+    program, data = to_stan(task, tmp_path)
+    assert json.loads(data.read_text())["examples"] == len(task.X)
+    assert "std_normal_lpdf" in program.read_text()
 
 
 def test_a_target_of_inference_gym_has_the_density_and_the_outputs_of_the_task(task, tmp_path, monkeypatch):

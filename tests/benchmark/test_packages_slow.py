@@ -1,11 +1,11 @@
-"""Real packages: densities agree, adaptors read their results. Needs the dependency group `leaderboard`."""
+"""Densities in other languages agree. Needs JAX, PyTorch, and posteriordb with PyStan."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from lbnn.benchmark import adaptors, load, score, tasks, to_posteriordb
+from lbnn.benchmark import load, tasks, to_posteriordb
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of the packages
 NAMES = [entry.name for entry in tasks()]
@@ -59,86 +59,3 @@ def test_stan_density_through_posteriordb(name, tmp_path):
     model = stan.build(posterior.model.stan_code(), data=posterior.data.values(), random_seed=1)
     z = points(task)
     assert_same(task, [model.log_prob(list(x)) for x in z], [model.grad_log_prob(list(x)) for x in z])
-
-
-def test_stan_draws():
-    stan = pytest.importorskip("stan")
-    task = load("plain-15")
-    program = task.stan()
-    fit = stan.build(program.code, data=program.data, random_seed=1).sample(num_chains=4, num_samples=500)
-    draws = adaptors.from_pystan(task, fit)
-    frame = np.asarray(fit.to_frame()[[f"z.{k + 1}" for k in range(15)]])  # rows: chains in turn
-    np.testing.assert_allclose(draws.transpose(1, 0, 2).reshape(-1, 15), frame)
-    assert score(task, draws).passed
-
-
-def test_numpyro():
-    jax = pytest.importorskip("jax")
-    infer = pytest.importorskip("numpyro.infer")
-    jax.config.update("jax_enable_x64", True)
-    task = load("plain-15")
-    sampler = infer.MCMC(
-        infer.NUTS(adaptors.numpyro_model(task)), num_warmup=500, num_samples=500, num_chains=4,
-        chain_method="vectorized", progress_bar=False,
-    )  # fmt: skip
-    sampler.run(jax.random.PRNGKey(0))
-    assert score(task, adaptors.from_numpyro(task, sampler)).passed
-
-
-def test_nutpie():
-    jax = pytest.importorskip("jax")
-    nutpie = pytest.importorskip("nutpie")
-    jax.config.update("jax_enable_x64", True)
-    task = load("plain-15")
-    model = adaptors.nutpie_model(task)
-    trace = nutpie.sample(model, draws=500, tune=500, chains=4, cores=1, seed=1, progress_bar=False)
-    assert score(task, adaptors.from_arviz(task, trace)).passed
-
-
-def test_blackjax():
-    jax = pytest.importorskip("jax")
-    pytest.importorskip("blackjax")
-    jax.config.update("jax_enable_x64", True)
-    from lbnn.benchmark.board.methods import blackjax_nuts
-
-    task = load("plain-15")
-    assert score(task, blackjax_nuts(task, 0).draws).passed
-
-
-def test_pymc():
-    pymc = pytest.importorskip("pymc")
-    task = load("plain-15")
-    model = adaptors.pymc_model(task)
-    log_density, z = model.compile_logp(), points(task)
-    np.testing.assert_allclose([log_density({"z": x}) for x in z], task.log_density(z), rtol=1e-12)
-    with model:
-        trace = pymc.sample(400, tune=500, chains=2, cores=1, progressbar=False, random_seed=1)
-    assert score(task, adaptors.from_arviz(task, trace)).passed
-
-
-def test_dynesty():
-    dynesty = pytest.importorskip("dynesty")
-    task = load("deep-7-scalars")
-    sampler = dynesty.NestedSampler(
-        *adaptors.dynesty_functions(task),
-        task.dimension,
-        nlive=300,
-        sample="rwalk",
-        rstate=np.random.default_rng(0),
-    )
-    sampler.run_nested(print_progress=False)
-    results = sampler.results
-    assert abs(results.logz[-1] - task.log_evidence) < 4 * results.logzerr[-1]
-    assert adaptors.from_dynesty(task, results).shape[0] == 4
-
-
-def test_laplace():
-    """The mode is one of the posterior, and a Gaussian around it is not the posterior."""
-    pytest.importorskip("laplace")
-    task = load("plain-15")
-    fitted = adaptors.laplace_of(task, 0)
-    draws = adaptors.from_laplace(task, fitted, size=2_000)
-    assert draws.shape == (4, 500, 15)
-    mode = fitted.mean.detach().numpy() / np.repeat(task.density.deviations, [12, 3])
-    assert np.abs(task.gradient(mode)).max() < 1e-3
-    assert not score(task, draws).passed

@@ -1,9 +1,9 @@
-"""Reference posteriors for people who build samplers: tasks with known answers, scorers, a leaderboard.
+"""Reference posteriors for people who build samplers: tasks with known answers, and scorers.
 
 `density` holds the density of all weights and functions of them; `reference` the known answers; `task` and
 `catalogue` the tasks; `scorers` what is compared and with what null distribution; `report` one call for all
-of them; `adaptors` the ways from and to other packages; `export` files for posteriordb and netCDF; `board`
-the leaderboard. `picture` draws the report. Imports every other folder but `cli`.
+of them; `adaptors` the ways from arrays and ArviZ; `export` files for posteriordb and netCDF. `picture` draws
+the report. Imports every other folder but `cli`.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def score(
     ----------
     task : Task
     draws : (chains, draws, dimension)
-        Flat vectors z; `lbnn.benchmark.adaptors` makes them of other packages' results.
+        Flat vectors z; docs/packages.md shows how to get them from other packages.
     log_evidence, log_evidence_error : float, optional
         What the method claims about the log evidence.
     seconds, gradients : float, optional

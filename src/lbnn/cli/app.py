@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import lbnn
-from lbnn.cli import benchmark, compare, evidence, explore, fit, predict, reproduce, sweep
+from lbnn.cli import compare, evidence, explore, fit, predict, reproduce, sweep
 from lbnn.cli.problems import Command
 
 _EXAMPLES = """
@@ -59,5 +59,3 @@ for _module, _function in (
     app.command(cls=Command, epilog=_module.EXAMPLES, no_args_is_help=_module not in (reproduce, explore))(
         _function
     )
-
-app.add_typer(benchmark.app)

@@ -7,18 +7,14 @@ from typing import Any
 import numpy as np
 
 from lbnn._base.types import Array
-from lbnn.benchmark.adaptors.calls import MISSING, arguments, checked
 from lbnn.benchmark.task import Task
 
 
-def from_arviz(task: Task, data: Any = MISSING, name: str = "z") -> Array:
+def from_arviz(task: Task, data: Any, name: str = "z") -> Array:
     """Draws of the variable `name` in the group posterior of an InferenceData, a DataTree or a Dataset.
 
     What `nutpie.sample` and `pymc.sample` return is of this kind.
     """
-    if not isinstance(task, Task) and isinstance(data, str):
-        name = data  # from_arviz(data, name), as it was
-    known, data = arguments("from_arviz", task, data)
     group = data
     if hasattr(data, "posterior"):
         group = data.posterior
@@ -33,7 +29,12 @@ def from_arviz(task: Task, data: Any = MISSING, name: str = "z") -> Array:
         raise ValueError(f"the posterior has no variable {name!r}; it has {', '.join(map(str, group))}")
     variable = group[name]
     rest = [dimension for dimension in variable.dims if dimension not in ("chain", "draw")]
-    return checked("from_arviz", known, variable.transpose("chain", "draw", *rest))
+    draws = np.asarray(variable.transpose("chain", "draw", *rest), float)
+    if draws.ndim != 3 or draws.shape[2] != task.dimension:
+        raise ValueError(
+            f"draws of {task.name} must have the shape (chains, draws, {task.dimension}), got {draws.shape}"
+        )
+    return draws
 
 
 def to_arviz(task: Task, draws: Array) -> Any:

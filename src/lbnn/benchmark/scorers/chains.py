@@ -31,7 +31,7 @@ def check_draws(draws: Any, task: Task) -> Array:
     if array.ndim != 3 or array.shape[2] != task.dimension:
         raise ValueError(
             f"draws of {task.name} must have the shape {expected}, got {array.shape}: "
-            "see lbnn.benchmark.adaptors for the results of other packages"
+            "docs/packages.md shows it for other packages"
         )
     if array.shape[0] < 2:
         raise ValueError(
