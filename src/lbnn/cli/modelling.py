@@ -42,7 +42,7 @@ Kernel = Annotated[
     typer.Option(
         "--kernel",
         help="linear, rbf, matern12, matern32, matern52, rational_quadratic, polynomial, linear+rbf, relu, "
-        "erf, gelu (their parameters by evidence), a kernel of scikit-learn such as laplacian, or auto: the "
+        "erf (their parameters by evidence), a kernel of scikit-learn such as laplacian, or auto: the "
         "best of linear, linear+rbf and relu.",
     ),
 ]

@@ -9,8 +9,6 @@ With a = E u², b = E v², c = E uv the averages are
 
     relu   √(ab) (sin θ + (π − θ) cos θ)/2π, cos θ = c/√(ab)              (Cho and Saul, 2009)
     erf    (2/π) arcsin(2c/√((1 + 2a)(1 + 2b)))                           (Williams, 1998)
-    gelu   Q [ab + c² (1/(1+a) + 1/(1+b) − 1)] + c [1/4 + arcsin(c/√((1+a)(1+b)))/2π],
-           Q = 1/(2π √((1+a)(1+b) − c²)),   by parts twice in E uΦ(u) vΦ(v)   (Tsuchida et al., 2021).
 """
 
 from __future__ import annotations
@@ -43,21 +41,11 @@ def _erf(c: Array, a: Array, b: Array) -> Array:
     return 2 / math.pi * np.arcsin(np.clip(2 * c / np.sqrt((1 + 2 * a) * (1 + 2 * b)), -1.0, 1.0))
 
 
-def _gelu(c: Array, a: Array, b: Array) -> Array:
-    """The same for φ = gelu, arrays of the same shape."""
-    product = (1 + a) * (1 + b)
-    size = np.sqrt(a * b)
-    rest = np.maximum((size - c) * (size + c), 0.0)  # ab − c² ≥ 0, of which large a, b and c keep no digits
-    height = 1 / (2 * math.pi * np.sqrt(1 + a + b + rest))
-    inner = rest + c**2 * (1 / (1 + a) + 1 / (1 + b))
-    return height * inner + c * (0.25 + np.arcsin(np.clip(c / np.sqrt(product), -1.0, 1.0)) / (2 * math.pi))
-
-
 #: E φ(u)φ(v) as a function of E uv, E u² and E v², by activation.
-ACTIVATIONS: dict[str, Callable[[Array, Array, Array], Array]] = {"relu": _relu, "erf": _erf, "gelu": _gelu}
+ACTIVATIONS: dict[str, Callable[[Array, Array, Array], Array]] = {"relu": _relu, "erf": _erf}
 
 #: σ_w² where it is not given: two keeps the size of relu units from layer to layer.
-WEIGHT_VARIANCES = {"relu": 2.0, "erf": 1.0, "gelu": 2.0}
+WEIGHT_VARIANCES = {"relu": 2.0, "erf": 1.0}
 
 
 def network_kernel(
@@ -76,11 +64,11 @@ def network_kernel(
     X : (p, n0)
     X_test : (m, n0), optional
         X itself by default.
-    activation : "relu", "erf" or "gelu"
+    activation : "relu" or "erf"
     depth : int
         Number of weight matrices, as `Network.depth`; 1 is the linear kernel.
     weight_variance : float, optional
-        σ_w² of every layer; 2 for relu and gelu, 1 for erf by default.
+        σ_w² of every layer; 2 for relu, 1 for erf by default.
     bias_variance : float
         σ_b² of every layer.
 

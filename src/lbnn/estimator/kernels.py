@@ -98,11 +98,6 @@ FAMILIES: dict[str, Family] = {
         stationary=False,
         grids={"depth": _DEPTHS, "bias_variance": _BIASES, "weight_variance": _WEIGHTS},
     ),
-    "gelu": Family(
-        _network("gelu"),
-        stationary=False,
-        grids={"depth": _DEPTHS, "bias_variance": _BIASES, "weight_variance": _WEIGHTS},
-    ),
 }
 
 

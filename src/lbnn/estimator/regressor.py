@@ -93,7 +93,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         raw columns depend on the units of these.
     kernel : str or callable
         "linear" (XXᵀ/n_features), "precomputed", one of "rbf", "matern12", "matern32", "matern52",
-        "rational_quadratic", "polynomial", "linear+rbf" and "relu", "erf", "gelu" (infinitely wide networks,
+        "rational_quadratic", "polynomial", "linear+rbf" and "relu", "erf" (infinitely wide networks,
         `lbnn.network_kernel`), whose parameters are chosen by evidence where they are not given; "auto", the
         one of "linear", "linear+rbf" and "relu" with the highest evidence at infinite width; or what
         `sklearn.metrics.pairwise.pairwise_kernels` takes.
