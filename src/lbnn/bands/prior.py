@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import interpolate, special
 
-from lbnn._base.arrays import Device, take
+from lbnn._base.arrays import HOST, Device, take
 from lbnn._base.types import AnyArray, Array
 from lbnn.scale.gamma_product import GammaProduct
 
@@ -62,23 +62,28 @@ class BandPriors:
     def along(self, log_direction: Array, largest_step: float, device: Device) -> PriorTable:
         """P_θ for log θ (K,), in steps of `largest_step` at most."""
         step = self._step(largest_step)
-        splines = [_spline(law.widths, law.shift, step) for law in self.laws]
+        tables = [_of_law(law.widths, law.shift, step) for law in self.laws]
         offsets = log_direction - self.log_sizes
-        high = min(each.high - offset for each, offset in zip(splines, offsets, strict=True))
+        high = min(each.high - offset for each, offset in zip(tables, offsets, strict=True))
         x = high - step * np.arange(int(_REACH / step), -1, -1)
         total = np.zeros(len(x))
-        for each, offset in zip(splines, offsets, strict=True):
-            total += each(x + offset)
+        for each, offset in zip(tables, offsets, strict=True):
+            total += each.value(x + offset, np)
         return _table(x, total, device)
 
     def each(self, largest_step: float, device: Device) -> tuple[PriorTable, ...]:
         """Log densities of the log λ_k, k = 1..K, for kernels of mean diagonal one, by themselves."""
-        step, found = self._step(largest_step), []
-        for law, size in zip(self.laws, self.log_sizes, strict=True):
-            spline = _spline(law.widths, law.shift, step)
-            x = np.asarray(spline.high - step * np.arange(int(_REACH / step), -1, -1), np.float64)
-            found.append(_table(x + float(size), spline(x), device))
-        return tuple(found)
+        tables = [_of_law(law.widths, law.shift, self._step(largest_step)) for law in self.laws]
+        return tuple(
+            PriorTable(
+                table.low + float(size),
+                table.step,
+                tuple(device.put(part) for part in table.coefficients),
+                table.peak + float(size),
+                table.shape,
+            )
+            for table, size in zip(tables, self.log_sizes, strict=True)
+        )
 
     def _step(self, largest: float) -> float:
         """Step of tables: less than the largest for laws narrower than a Gamma of shape 8."""
@@ -104,6 +109,11 @@ class PriorTable:
     coefficients: tuple[AnyArray, ...]
     peak: float
     shape: float
+
+    @property
+    def high(self) -> float:
+        """Right end; beyond both ends the log density goes on as a straight line."""
+        return self.low + self.step * float(self.coefficients[0].shape[0])
 
     def __call__(self, x: AnyArray, xp: Any) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Value, slope and curvature at x of any shape."""
@@ -138,25 +148,12 @@ def _table(x: Array, values: Array, device: Device) -> PriorTable:
     return PriorTable(float(x[0]), float(x[1] - x[0]), on_device, peak, float(shape))
 
 
-class _LogDensity:
-    """Log density of log λ as a spline, linear to its left."""
-
-    def __init__(self, law: GammaProduct, step: float) -> None:
-        self.high = _right_end(law)
-        x = self.high - step * np.arange(int(_REACH / step), -1, -1)
-        self._low, values = float(x[0]), law.log_density(np.asarray(x, np.float64))
-        self._spline = interpolate.CubicSpline(x, values)
-        self._first, self._slope = float(values[0]), float(self._spline(x[0], 1))
-
-    def __call__(self, x: Array) -> Array:
-        """Log density at x of any shape, linear to the left of the table."""
-        inside = self._spline(np.clip(x, self._low, self.high))
-        return np.where(x < self._low, self._first + self._slope * (x - self._low), inside)
-
-
 @lru_cache(maxsize=64)
-def _spline(widths: tuple[float, ...], shift: float, step: float) -> _LogDensity:
-    return _LogDensity(GammaProduct(widths, float(np.exp(shift))), step)
+def _of_law(widths: tuple[float, ...], shift: float, step: float) -> PriorTable:
+    """Log density of log λ on the host."""
+    law = GammaProduct(widths, float(np.exp(shift)))
+    x = np.asarray(_right_end(law) - step * np.arange(int(_REACH / step), -1, -1), np.float64)
+    return _table(x, law.log_density(x), HOST)
 
 
 def _right_end(law: GammaProduct) -> float:

@@ -16,7 +16,7 @@ answers come the stated errors, which are those of half of the points.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -237,27 +237,17 @@ def rules_for(
     price : float
         Cost of an eigendecomposition, in units of that of one target along one direction.
     """
-    some = rng.permutation(len(means))[:_LOOKED_AT]
-    best: tuple[float, IndexArray, list[tuple[Array, Array, float]]] | None = None
-    for count in _CLUSTERS:
-        if best is not None and count * _FEWEST_MEMBERS > len(some):
-            break
-        centres = kmeans(means[some], count, iter=2, rng=rng)[0] if count > 1 else means[:1]
-        labels = np.unique(vq(means, centres)[0], return_inverse=True)[1]
-        regions = [
-            _region(means[labels == each], covariances[labels == each]) for each in range(labels.max() + 1)
-        ]
-        sizes = np.bincount(labels)
-        cost = sum(points * (price + size) for (_, _, points), size in zip(regions, sizes, strict=True))
+    best: tuple[float, list[_Cluster]] | None = None
+    for clusters in _divisions(means, covariances, _CLUSTERS, _FEWEST_MEMBERS, rng):
+        cost = sum(each.points * (price + len(each.members)) for each in clusters)
         if best is None or cost < best[0]:
-            best = cost, labels, regions
+            best = cost, clusters
     assert best is not None
-    _, labels, regions = best
     found = []
-    for each, (centre, scale, points) in enumerate(regions):
-        wanted = refinement * points
-        rule = Rule.around(centre, scale, wanted, min(_START * wanted, most), rng)
-        found.append((np.flatnonzero(labels == each), rule))
+    for each in best[1]:
+        wanted = refinement * each.points
+        rule = Rule.around(each.centre, each.scale, wanted, min(_START * wanted, most), rng)
+        found.append((each.members, rule))
     return found
 
 
@@ -268,30 +258,51 @@ def fine_rules(
 
     As few clusters as have rules of at most `most` points. Moments (V, d) and (V, d, d) as in `rules_for`.
     """
-    some = rng.permutation(len(means))[:_LOOKED_AT]
-    for count in _FINE_CLUSTERS:
-        centres = kmeans(means[some], count, iter=2, rng=rng)[0] if count > 1 else means[:1]
-        labels = np.unique(vq(means, centres)[0], return_inverse=True)[1]
-        clusters = [np.flatnonzero(labels == each) for each in range(labels.max() + 1)]
-        regions = [_region(means[each], covariances[each]) for each in clusters]
-        if max(points for _, _, points in regions) <= most or 2 * count > len(some):
+    for clusters in _divisions(means, covariances, _FINE_CLUSTERS, 1, rng):
+        if max(each.points for each in clusters) <= most:
             break
-    found = []
-    for members, (centre, scale, points) in zip(clusters, regions, strict=True):
-        found.append(
-            (members, Rule.around(centre, scale, points, min(max(8 * points, _FEWEST_FINE), most), rng))
+    return [
+        (
+            each.members,
+            Rule.around(
+                each.centre, each.scale, each.points, min(max(8 * each.points, _FEWEST_FINE), most), rng
+            ),
         )
-    return found
+        for each in clusters
+    ]
 
 
-def _region(means: Array, covariances: Array) -> tuple[Array, Array, float]:
-    """Centre (k,), scale matrix (k, k) and number of points of a rule for some targets."""
-    centre, dimension = means.mean(axis=0), means.shape[1]
-    offsets = means - centre
-    scale = 1.5 * covariances.mean(axis=0) + offsets.T @ offsets / len(means)
-    narrow = np.quantile(np.linalg.slogdet(covariances)[1], 0.1)
-    cells = 0.5 * (np.linalg.slogdet(scale)[1] - narrow)
-    return centre, scale, points_for_one(dimension) * math.exp(min(cells, 20.0))
+@dataclass(frozen=True)
+class _Cluster:
+    """Targets (v,), as positions, and centre (d,), scale matrix (d, d) and points of a rule for them."""
+
+    members: IndexArray
+    centre: Array
+    scale: Array
+    points: float
+
+    @classmethod
+    def of(cls, members: IndexArray, means: Array, covariances: Array) -> _Cluster:
+        """Of members (v,) of targets with moments (V, d) and (V, d, d)."""
+        own, spreads = means[members], covariances[members]
+        centre, offsets = own.mean(axis=0), own - own.mean(axis=0)
+        scale = 1.5 * spreads.mean(axis=0) + offsets.T @ offsets / len(own)
+        narrow = np.quantile(np.linalg.slogdet(spreads)[1], 0.1)
+        cells = 0.5 * (np.linalg.slogdet(scale)[1] - narrow)
+        return cls(members, centre, scale, points_for_one(own.shape[1]) * math.exp(min(cells, 20.0)))
+
+
+def _divisions(
+    means: Array, covariances: Array, counts: Sequence[int], fewest: int, rng: np.random.Generator
+) -> Iterator[list[_Cluster]]:
+    """Divisions of targets into growing numbers of clusters, of `fewest` members on average at least."""
+    some = rng.permutation(len(means))[:_LOOKED_AT]
+    for count in counts:
+        if count > 1 and count * fewest > len(some):
+            break
+        centres = kmeans(means[some], count, iter=2, rng=rng)[0] if count > 1 else means[:1]
+        labels = vq(means, centres)[0]
+        yield [_Cluster.of(np.flatnonzero(labels == each), means, covariances) for each in np.unique(labels)]
 
 
 def points_for_one(dimension: int) -> float:
