@@ -161,7 +161,7 @@ def _size_prior(problem: Problem) -> tuple[Array, Array]:
         start, density = start + low, np.convolve(density, np.exp(own)) * _STEP
     assert outputs == sizes[-1]
     grid = constant + start + _STEP * np.arange(len(density))
-    kept = (density > 0) & (grid > -35.0)
+    kept = (density > 0) & (grid > -60.0)  # with three layers of one unit 2e-5 of the prior lie below e⁻³⁵
     return grid[kept], density[kept]
 
 
