@@ -68,7 +68,7 @@ KINDS: dict[str, tuple[Callable[[np.random.Generator], Problem], int, str]] = {
     "no noise": (no_noise, 5, "without noise"),
     "outlier": (outlier, 5, "far from what the others predict"),
     "nonlinear": (nonlinear, 5, "not linear"),
-    "lognormal": (lognormal, 5, "target_transform"),
+    "lognormal": (lognormal, 5, "the log of the targets"),
     "composition": (composition, 5, "does not vary"),
 }
 

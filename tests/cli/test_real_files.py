@@ -538,10 +538,7 @@ def test_messages_name_rows_as_the_table_does_and_options_as_the_command_does(ni
     note = next(line for line in result.stdout.splitlines() if line.startswith("Note:") and "S17" in line)
     assert "S17 (z = +" in note
     text = " ".join(result.stdout.split())
-    assert "use --robust" in text
-    assert "robust=True" not in text
-    assert ok("fit", nir, *NIR, "-o", "m.lbnn", "--robust", "--force")
-    assert lbnn.LBNNRegressor.load("m.lbnn").robust
+    assert "smaller weights" in text
     said = run(
         "evidence", nir, "-t", "fat", "--drop", "sample,water", "--missing", "drop", "--depths", "1,2"
     ).stderr

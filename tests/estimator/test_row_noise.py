@@ -1,17 +1,17 @@
-"""Rows with noise of their own: found by evidence, named, and down-weighted where that is asked for."""
+"""Rows that the others predict badly: found by evidence, and named."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 import lbnn
 from lbnn import LBNNRegressor
 from lbnn.estimator.columns import ColumnUnits
 from lbnn.estimator.input_search import Setting, make_candidate
 from lbnn.estimator.kernels import Kernel
-from lbnn.estimator.row_noise import RowDensities, price
+from lbnn.estimator.row_noise import RowDensities
 from lbnn.selection import NoiseSpec
 
 
@@ -44,82 +44,32 @@ def test_gain_and_residual_are_those_of_dense_gaussians(weights):
             for u, y in zip(units, Y.T, strict=True)
         )
 
-    best = log_evidence(found.variance[5])
-    assert best - log_evidence(1.0) == pytest.approx(found.gain[5], rel=1e-6)
-    assert best > max(log_evidence(found.variance[5] * factor) for factor in (0.8, 1.25))
+    best = optimize.minimize_scalar(lambda log: -log_evidence(np.exp(log)), bounds=(0, 12), method="bounded")
+    assert -best.fun - log_evidence(1.0) == pytest.approx(found.gain[5], rel=1e-6)
     assert int(np.abs(found.z).max(axis=1).argmax()) == 5
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
-def test_one_outlier_is_named_and_counts_less_where_asked_for(outputs):
-    """Before: the error doubled, and nobody was told."""
+def test_one_outlier_is_named_and_counts_less_with_a_smaller_weight(outputs):
     _, X, F, Y = problem(0, outputs=outputs)
     bad = Y[:60].copy()
     bad[17] += 30.0
     fixed = {"width": (20,), "noise": "independent", "average": False}
-    with pytest.warns(lbnn.DataWarning, match=r"1 row is far .* row 17 \(z = .* robust=True"):
+    with pytest.warns(lbnn.DataWarning, match=r"1 row is far .* row 17 \(z = .* smaller weights"):
         plain = LBNNRegressor(**fixed).fit(X[:60], bad)
-    model = LBNNRegressor(robust=True, **fixed).fit(X[:60], bad)
+    weights = np.where(np.arange(60) == 17, 1e-3, 1.0)
+    model = LBNNRegressor(**fixed).fit(X[:60], bad, sample_weight=weights)
     clean = LBNNRegressor(**fixed).fit(X[:60], Y[:60])
     errors = [np.sqrt(((each.predict(X[60:]) - F[60:]) ** 2).mean()) for each in (plain, model, clean)]
     assert errors[0] > 1.8 * errors[2]
     assert errors[1] < 1.15 * errors[2]
-    assert np.flatnonzero(model.row_variances_ > 1).tolist() == [17]
-    assert any(
-        "1 row has a noise variance of its own" in each and "row 17" in each for each in model.messages_
-    )
-    assert model.log_evidence_ - price(60) > plain.log_evidence_ + 10
-    assert model.noise_variance_ == pytest.approx(clean.noise_variance_, rel=0.2)
-    assert model.evidence_table_[0]["penalty"] > clean.evidence_table_[0]["penalty"]
-
-
-def test_several_outliers_and_weights():
-    _, X, F, Y = problem(5)
-    bad = Y[:60, 0].copy()
-    bad[17] += 20.0
-    bad[[3, 40, 41]] -= 25.0
-    fixed = {"depth": 1, "average": False, "robust": True}
-    model = LBNNRegressor(**fixed).fit(X[:60], bad)
-    assert np.flatnonzero(model.row_variances_ > 1).tolist() == [3, 17, 40, 41]
-    assert np.sqrt(((model.predict(X[60:]) - F[60:, 0]) ** 2).mean()) < 0.9
-    keep = np.ones(60)
-    keep[3] = 0.0
-    fewer = LBNNRegressor(**fixed).fit(X[:60], bad, sample_weight=keep)
-    assert np.flatnonzero(fewer.row_variances_ > 1).tolist() == [17, 40, 41]
 
 
 @pytest.mark.filterwarnings("ignore:the evidence prefers a signal only slightly")  # some have next to none
-def test_gaussian_noise_has_no_outliers_and_robust_is_then_the_ordinary_fit():
+def test_gaussian_noise_has_no_outliers():
     named = 0
     for seed in range(12):
         _, X, _, Y = problem(100 + seed, rows=40, columns=3)
-        model = LBNNRegressor(depth=1, robust=True, average=False).fit(X[:40], Y[:40, 0])
-        named += int((model.row_variances_ > 1).any())
+        model = LBNNRegressor(depth=1, average=False).fit(X[:40], Y[:40, 0])
+        named += any("far from what the others predict" in each for each in model.messages_)
     assert named <= 1  # a share of 0.4% is expected
-    plain = LBNNRegressor(depth=1, average=False).fit(X[:40], Y[:40, 0])
-    np.testing.assert_array_equal(plain.predict(X[:5]), model.predict(X[:5]))
-
-
-@pytest.mark.filterwarnings("ignore::lbnn.DataWarning")
-def test_an_outlier_that_has_noise_of_its_own_is_no_reason_to_transform_the_targets():
-    """Targets about 20 and one of 90: skewed by that row alone."""
-    _, X, _, Y = problem(3, columns=3)
-    bad = Y[:60, 0] + 20.0
-    bad[17] += 70.0
-    plain, robust = (
-        LBNNRegressor(depth=1, average=False, robust=each).fit(X[:60], bad) for each in (False, True)
-    )
-    assert any("target_transform" in each for each in plain.messages_)
-    assert not any("target_transform" in each for each in robust.messages_)
-
-
-def test_saved_with_the_model(tmp_path):
-    _, X, _, Y = problem(0)
-    Y[17] += 30.0
-    model = LBNNRegressor(depth=1, robust=True, average=False).fit(X[:60], Y[:60, 0])
-    model.save(tmp_path / "model.lbnn")
-    loaded = LBNNRegressor.load(tmp_path / "model.lbnn")
-    np.testing.assert_array_equal(loaded.row_variances_, model.row_variances_)
-    np.testing.assert_allclose(loaded.predict(X[:5]), model.predict(X[:5]))
-    with pytest.raises(ValueError, match="rows in memory"):
-        LBNNRegressor(robust=True).fit_chunks([(X, Y)])

@@ -57,7 +57,7 @@ every = pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 
 #: Inner laws of missing cells and of noise with a covariance, and laws that are no mixtures of Gaussians:
 #: tested by themselves.
-ELSEWHERE = {"AtomPredictive", "SignalNoisePredictive", "TransformedPredictive"}
+ELSEWHERE = {"AtomPredictive", "SignalNoisePredictive"}
 
 
 def subclasses(kind):

@@ -21,11 +21,8 @@ from lbnn.cli.modelling import (
     BY_EVIDENCE,
     ModelOptions,
     OwnLengthScales,
-    Robust,
-    TargetTransform,
     depth_of,
     number_or_evidence,
-    target_transform_of,
     width_of,
 )
 from lbnn.cli.models import model_writer
@@ -105,8 +102,6 @@ def fit(
     beta: Beta = BY_EVIDENCE,
     model: ModelOptions,
     ard: OwnLengthScales = False,
-    robust: Robust = False,
-    target_transform: TargetTransform = None,
     band: Band = [],  # noqa: B006
     average: Average = False,
     no_integrate: NoIntegrate = False,
@@ -143,10 +138,7 @@ def fit(
     shared = model.settings(seed)
     partial = missing_targets is MissingTargetValues.allow
     columns, dialect, missing = reading.columns(table, weights, partial), reading.dialect, reading.missing
-    transform = target_transform_of(target_transform)
     without_bands = {
-        "--robust": robust,
-        "--target-transform": transform is not None,
         "--ard": ard,
         "--average": average,
         "--no-integrate": no_integrate,
@@ -158,8 +150,6 @@ def fit(
     estimator = LBNNRegressor(
         average=average or ("auto" if not no_integrate else False),
         ard=ard,
-        robust=robust,
-        target_transform=transform,
         missing_targets=missing_targets.value,
         **size,
         **shared,
@@ -203,7 +193,7 @@ def _tell(
     results: FitResults, preparation: Preparation, data: Path, out: Path, report: Path | None, as_json: bool
 ) -> None:
     """Print the report or its numbers, and write the model and what else was asked for."""
-    goals = results.goals
+    goals = results.names
     title = f"Fit of {', '.join(goals)} to {data.name}"
     from_where = origin(data)
     written = {out: model_writer(results.model, goals, preparation)}

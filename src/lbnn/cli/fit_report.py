@@ -65,11 +65,6 @@ def _chosen(results: FitResults) -> Section:
         f"{model.inputs_}{_kernel(model)}",
         f"Log evidence {model.log_evidence_:.2f} ± {model.log_evidence_error_:.2g}",
     ]
-    if model.target_transform_ is not None:
-        lines.append(
-            f"Targets are fitted as {', '.join(results.names)}: numbers of this report are of these, "
-            "predictions are of the targets themselves."
-        )
     if len(model.models_) > 1:
         lines.append(
             f"Predictions average {len(model.models_)} models, of other noise, scale or width as well; "

@@ -41,10 +41,8 @@ class FitResults:
     Attributes
     ----------
     model : LBNNRegressor
-    goals : list of str
-        Columns of the table that are predicted.
     names : list of str
-        Of the targets as they are fitted: log(y) where y is transformed. All numbers are of these.
+        Columns of the table that are predicted.
     rows : int
     data : Rows, optional
         None where the file was read in parts.
@@ -56,7 +54,6 @@ class FitResults:
     """
 
     model: Any
-    goals: list[str]
     names: list[str]
     rows: int
     data: Rows | None
@@ -66,16 +63,14 @@ class FitResults:
 
     @classmethod
     def of(
-        cls, model: Any, goals: Sequence[str], rows: int, data: Rows | None, notes: Sequence[str]
+        cls, model: Any, names: Sequence[str], rows: int, data: Rows | None, notes: Sequence[str]
     ) -> FitResults:
         """Of a fitted `LBNNRegressor`."""
-        transform = model.target_transform_
-        names = [name if transform is None else f"{transform}({name})" for name in goals]
         scores = None
         if data is not None:
             with collected():  # the scores have them as messages
                 scores = model.leave_one_out()
-        return cls(model, list(goals), names, rows, data, scores, facts(model), list(notes))
+        return cls(model, list(names), rows, data, scores, facts(model), list(notes))
 
     @property
     def targets(self) -> Array:
@@ -115,7 +110,6 @@ class FitResults:
             "beta": model.beta_,
             "prior_scale": model.prior_scale_,
             "inputs": model.inputs_,
-            "target_transform": model.target_transform_,
             "kernel": model.kernel_,
             "kernel_parameters": model.kernel_params_,
             "log_evidence": model.log_evidence_,
@@ -147,7 +141,7 @@ class FitResults:
         baselines = {each.name: each for each in self.found.outputs}
         rows = []
         for j, name in enumerate(self.names):
-            known = baselines.get(self.goals[j])
+            known = baselines.get(name)
             rows.append(
                 {
                     "target": name,
@@ -171,7 +165,7 @@ class FitResults:
             return []
         truth = self.targets
         mean = np.reshape(self.scores.mean, truth.shape)
-        found = [(each, self.goals.index(each.output)) for each in self.found.outliers]
+        found = [(each, self.names.index(each.output)) for each in self.found.outliers]
         return [
             {
                 "row": self.data.labels[each.row],
@@ -216,7 +210,7 @@ class FitResults:
         return {
             "rows": self.rows,
             "features": self.model.n_features_in_,
-            "targets": self.goals,
+            "targets": self.names,
             "chosen": self.chosen(),
             "evidence": self.candidates(),
             "correlations": self.correlations() if len(self.names) > 1 else None,

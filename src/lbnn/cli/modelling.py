@@ -18,7 +18,6 @@ from lbnn.cli.problems import BadInputError
 from lbnn.cli.tables import numbers_of
 from lbnn.estimator.kernels import FAMILIES
 from lbnn.estimator.settings import NOISES
-from lbnn.predict.transformed import TRANSFORMS
 
 BY_EVIDENCE = "evidence"
 
@@ -61,28 +60,6 @@ OwnLengthScales = Annotated[
         "--ard",
         help="Allow each feature a scale of its own (a length scale in rbf kernels), where the evidence "
         "gains.",
-        show_default=False,
-    ),
-]
-
-
-Robust = Annotated[
-    bool,
-    typer.Option(
-        "--robust",
-        help="Allow single rows a larger noise variance, where the evidence gains.",
-        show_default=False,
-    ),
-]
-
-
-TargetTransform = Annotated[
-    str | None,
-    typer.Option(
-        "--target-transform",
-        help=f"Fit the {', '.join(TRANSFORMS)} of the targets, or auto: what the evidence prefers. "
-        "Predictions are of the targets themselves.",
-        metavar="NAME",
         show_default=False,
     ),
 ]
@@ -154,15 +131,6 @@ def kernel_of(text: str) -> str:
     known = dict.fromkeys(["linear", "auto", *FAMILIES, *PAIRWISE_KERNEL_FUNCTIONS])
     if text not in known:
         raise BadInputError(f"--kernel must be one of {', '.join(known)}, got {text!r}")
-    return text
-
-
-def target_transform_of(text: str | None) -> str | None:
-    """The name of a transform of the targets, auto, or none."""
-    if text is not None and text not in (*TRANSFORMS, "auto"):
-        raise BadInputError(
-            f"--target-transform must be one of {', '.join(TRANSFORMS)} or auto, got {text!r}"
-        )
     return text
 
 

@@ -34,7 +34,6 @@ from lbnn.cli.reading import Dialect
 from lbnn.cli.tables import Table, listed, read_table, require_distinct
 from lbnn.estimator import BandedRegressor, LBNNRegressor
 from lbnn.estimator.extent import large_leverage
-from lbnn.predict.transformed import TransformedPredictive
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -312,13 +311,10 @@ def _predictions(
 ) -> Any:
     """One row for each of `rows`, four columns for each target, and the leverage where it is known."""
     low, high = predictive.interval(probability)
-    transformed = isinstance(predictive, TransformedPredictive)  # whose mean and deviation may be infinite
-    middle = predictive.quantile(0.5) if transformed else predictive.mean
-    parts = {"": middle, "_std": np.sqrt(predictive.variance), "_low": low, "_high": high}
+    parts = {"": predictive.mean, "_std": np.sqrt(predictive.variance), "_low": low, "_high": high}
     require_distinct([name + ending for name in names for ending in parts], "columns of the output")
     columns = {ending: np.reshape(values, (-1, len(names))) for ending, values in parts.items()}
-    finite = {ending: each for ending, each in columns.items() if not transformed or ending != "_std"}
-    _require_finite(finite, names, rows, getattr(predictive, "answered", np.ones(len(names), bool)))
+    _require_finite(columns, names, rows, getattr(predictive, "answered", np.ones(len(names), bool)))
     found = {
         name + ending: values[:, j] for j, name in enumerate(names) for ending, values in columns.items()
     }

@@ -77,8 +77,8 @@ def in_terms_of_the_table(message: str, labels: Sequence[str]) -> str:
     Examples
     --------
     >>> from lbnn.cli.problems import in_terms_of_the_table
-    >>> in_terms_of_the_table("row 1 is far: use robust=True", ["P1", "P2"])
-    'P2 is far: use --robust'
+    >>> in_terms_of_the_table("row 1 is far: use ard=True", ["P1", "P2"])
+    'P2 is far: use --ard'
     """
 
     def named(match: re.Match[str]) -> str:
@@ -90,14 +90,13 @@ def in_terms_of_the_table(message: str, labels: Sequence[str]) -> str:
 
 #: Options with another name than the parameter of the estimator, or without value; a column of predictions.
 _SWITCHES = {
-    "robust=True": "--robust",
     "ard=True": "--ard",
     "average=True": "--average",
     "average=False": "--no-integrate",
     "fit_intercept=False": "--no-intercept",
     "predictive(X).leverage": "the column leverage",
 }
-_PARAMETERS = r"\b(kernel|target_transform|noise|depth|width|inputs|missing_targets|beta)=('[^']*'|\d+)"
+_PARAMETERS = r"\b(kernel|noise|depth|width|inputs|missing_targets|beta)=('[^']*'|\d+)"
 
 
 def with_options(message: str) -> str:
@@ -106,8 +105,8 @@ def with_options(message: str) -> str:
     Examples
     --------
     >>> from lbnn.cli.problems import with_options
-    >>> with_options("use kernel='linear+rbf', or depth=2, width=5, or robust=True")
-    'use --kernel linear+rbf, or --depth 2, --width 5, or --robust'
+    >>> with_options("use kernel='linear+rbf', or depth=2, width=5, or ard=True")
+    'use --kernel linear+rbf, or --depth 2, --width 5, or --ard'
     """
     for parameter, option in _SWITCHES.items():
         message = message.replace(parameter, option)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from html import escape
 from typing import Any, ClassVar
 
@@ -42,7 +41,6 @@ from lbnn.estimator.input_search import (
     Setting,
     best_candidate,
     comparable,
-    make_candidate,
 )
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.left_out import CLEAR_LEAD, contradiction
@@ -54,7 +52,6 @@ from lbnn.estimator.targets import TargetUnits
 from lbnn.estimator.training import Training
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.model_average import MixturePredictive
-from lbnn.predict.transformed import TRANSFORMS, TransformedPredictive
 from lbnn.selection import NoiseSpec, search
 
 _COEFFICIENT_FLOATS = 1 << 22  # of the rows of a block of coefficients
@@ -110,14 +107,6 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         The same with one scale for each group, columns by number or by name; columns that are not listed form
         one more group. For blocks such as 400 genes and 10 covariates, whose numbers of columns say nothing
         about their importance.
-    robust : bool
-        Whether single rows may have larger noise than the others, where this raises the evidence. Such
-        outliers then have less influence. (New rows have the ordinary noise.)
-    target_transform : None, "log", "log1p", "sqrt", "logit" or "auto"
-        A function of the targets that is modelled in their place; "auto" takes the one with the highest
-        evidence at infinite width, Jacobian included. Predictions (medians), intervals and densities are
-        those of the targets themselves; coefficients, noise and left-out means are those of the transformed
-        targets.
     fit_intercept : bool
         Whether there is a level b; otherwise data are taken as they are.
     average : bool or "auto"
@@ -169,10 +158,6 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         through them, too); best first.
     inputs_, kernel_, kernel_params_ : str, str or function, dict
         As chosen or given; inputs_ is "own scales" where `ard` or `groups` were taken.
-    target_transform_ : str or None
-        As chosen or given.
-    row_variances_ : (n_samples,)
-        Noise variances of the rows relative to the ordinary one; above one of outliers where `robust`.
     column_scales_ : (n_features,)
         The network's or the kernel's input is (x − constant) times this: relative prior standard
         deviations of the coefficients, in the user's units.
@@ -221,8 +206,6 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         kernel_params: dict[str, Any] | None = None,
         ard: bool = False,
         groups: Any = None,
-        robust: bool = False,
-        target_transform: str | None = None,
         fit_intercept: bool = True,
         average: Any = "auto",
         missing_targets: str = "error",
@@ -241,8 +224,6 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.kernel_params = kernel_params
         self.ard = ard
         self.groups = groups
-        self.robust = robust
-        self.target_transform = target_transform
         self.fit_intercept = fit_intercept
         self.average = average
         self.missing_targets = missing_targets
@@ -320,47 +301,32 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         told = None if observed is None or observed[rows.kept].all() else observed[rows.kept]
         self.missing_counts_ = np.zeros(1 if targets.ndim == 1 else targets.shape[1], int)
         self.missing_explained_ = np.full(len(self.missing_counts_), np.nan)
-        self.row_variances_ = np.ones(len(rows.stands_for))
         return Training(inputs, targets, weights, told, rows, extent)
 
     def _fit_rows(self, training: Training) -> LBNNRegressor:
-        """Fit rows that have all of their targets: transforms of targets and inputs, then networks."""
+        """Fit rows that have all of their targets: the inputs at infinite width, then networks."""
         inputs, weights, kind = training.inputs, training.weights, self.noise
         group_of, kernel = self._group_of(), self._kernel()
         if self.kernel == "auto":
             setting = self._setting(training.targets, weights, kind)[1]
             kernel = Kernel(nonlinear.best_kernel(inputs, self.inputs, setting), {})
 
-        def best(
-            targets: Array, weights: Array | None
-        ) -> tuple[TargetUnits, Setting, InputCandidate, list[InputCandidate]]:
+        def best(targets: Array) -> tuple[TargetUnits, Setting, InputCandidate, list[InputCandidate]]:
             """The best transform of the inputs at infinite width, and the others."""
             units, setting = self._setting(targets, weights, kind)
             return units, setting, *best_candidate(inputs, self.inputs, kernel, group_of, setting)
 
         def evidence(of: Array) -> float:
             """Of transformed targets, at infinite width."""
-            units, _, found, _ = best(of, weights)
+            units, _, found, _ = best(of)
             jacobian = -found.data.spectrum.examples * found.data.outputs * units.log_unit
             return found.penalised_evidence + jacobian
 
-        self.target_transform_ = self._transform_of_targets(training.targets, evidence)
-        targets, jacobian = target_transform.applied(
-            self.target_transform_, training.targets, self.fit_intercept
-        )
-        units, setting, chosen, others = best(targets, weights)
-        if self.robust:
-            own = self._own_variances(chosen, inputs, targets, weights, kind)
-            weights = settings.divided(weights, own)
-            units, setting, chosen, others = best(targets, weights)
-            penalty = float((own > 1).sum() * row_noise.price(len(own)))
-            chosen, *others = (replace(each, penalty=each.penalty + penalty) for each in (chosen, *others))
-            counted = training.rows.stands_for >= 0
-            self.row_variances_[counted] = own[training.rows.stands_for[counted]]
+        units, setting, chosen, others = best(training.targets)
         said = self._advice(training, evidence, units, setting, chosen, group_of)
-        columns = targets.reshape(len(targets), -1)
+        columns = training.targets.reshape(len(training.targets), -1)
         return self._fit_candidates(
-            chosen, others, kind, units, columns, training.rows, training.extent, said, jacobian
+            chosen, others, kind, units, columns, training.rows, training.extent, said
         )
 
     def _advice(
@@ -378,35 +344,24 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         if not chosen.data.noise_variance:
             return []
-        advice, unusual = "", ""
+        advice = ""
         # relations such as a sum of 100 do not survive a transform of the targets
-        if self.target_transform is None and comparable([chosen]) and not units.dependent:
+        if comparable([chosen]) and not units.dependent:
             advice = target_transform.advice(training.targets, evidence, self.fit_intercept)
         if self.kernel == "linear" and group_of is None and not advice:
             advice = nonlinear.look(training.inputs, chosen, setting)
-        if not self.robust:
-            names = self.target_names_ or []
-            unusual = row_noise.unusual_rows(chosen, setting.targets, training.rows.kept, names)
+        names = self.target_names_ or []
+        unusual = row_noise.unusual_rows(chosen, setting.targets, training.rows.kept, names)
         return [each for each in (unusual, advice) if each]
-
-    def _transform_of_targets(self, targets: Array, evidence: Callable[[Array], float]) -> str | None:
-        """The transform of the targets that is given, or the one that the evidence prefers."""
-        if self.target_transform is None:
-            return None
-        if self.target_transform == "auto":
-            return target_transform.chosen(targets, evidence, self.fit_intercept)
-        target_transform.require(self.target_transform, targets)
-        return str(self.target_transform)
 
     def _fit_table(self, training: Training) -> LBNNRegressor:
         """Fit the observed cells of a table of targets (p, n_d), filled anyhow."""
         inputs, targets, weights, kind = training.inputs, training.targets, training.weights, self.noise
         observed, rows = training.observed, training.rows
         assert observed is not None
-        settings.require_table(kind, self.beta, self.robust, self.target_transform)
+        settings.require_table(kind, self.beta)
         if self.kernel == "auto":
             raise ValueError("kernel='auto' compares complete targets, got missing ones: give a kernel")
-        self.target_transform_ = None
         self.missing_counts_ = (~observed).sum(axis=0)
         table = missing.Table.of(observed, weights, self.fit_intercept)
         seed, shapes = settings.as_seed(self.random_state), settings.network_shapes(self.depth, self.width)
@@ -447,21 +402,6 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         noise, seed = settings.noise_unit(self.beta), settings.as_seed(self.random_state)
         return units, Setting(inner, self.fit_intercept, noise, spec, seed, weights)
 
-    def _own_variances(
-        self, chosen: InputCandidate, X: AnyArray, targets: Array, weights: Array | None, kind: str
-    ) -> Array:
-        """Noise variances of the rows, relative to the ordinary one, (p,)."""
-        transform = chosen.transform
-
-        def densities(variances: Array) -> row_noise.RowDensities:
-            setting = self._setting(targets, settings.divided(weights, variances), kind)[1]
-            candidate = make_candidate(transform.columns, transform.kernel, X, setting)
-            return row_noise.RowDensities.of(candidate, setting.targets)
-
-        if not chosen.data.noise_variance or not chosen.data.spectrum.rank:
-            return np.ones(len(targets))
-        return row_noise.own_variances(len(targets), densities)
-
     def fit_chunks(self, chunks: Any) -> LBNNRegressor:
         """`fit` for data in parts, read once, in memory that does not depend on the number of rows.
 
@@ -477,10 +417,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._forget()
         self._validate_params()
         kind = self.noise
-        settings.require_streamable(self.kernel, self.robust, self.target_transform)
+        settings.require_streamable(self.kernel)
         settings.network_shapes(self.depth, self.width)
-        self.n_features_in_, self.target_names_, self.row_variances_ = stream.inputs, None, np.ones(0)
-        self.target_transform_ = None
+        self.n_features_in_, self.target_names_ = stream.inputs, None
         summary = Summary.of(stream, self.fit_intercept)
         units = summary.units(may_be_contrasts=settings.may_be_contrasts(kind, self.beta))
         inner, examples = units.inner(summary.targets), summary.triangle.count
@@ -502,7 +441,6 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         rows: Rows,
         extent: Extent,
         said: Sequence[str] = (),
-        jacobian: float = 0.0,
     ) -> LBNNRegressor:
         """Search and condition, after the eigendecomposition; `kind` of noise, `targets` that are kept."""
         shapes = settings.network_shapes(self.depth, self.width)
@@ -529,7 +467,6 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         several = chosen.data.spectrum.examples >= settings.FEWEST_TO_SHOW_SIGNAL
         if any(each.startswith(nonlinear.NOT_LINEAR) for each in said):
             notices = [settings.NO_LINEAR_SIGNAL if each == settings.NO_SIGNAL else each for each in notices]
-        models = tuple(replace(each, log_evidence=each.log_evidence + jacobian) for each in models)
         state = FittedState.of(models, chosen.transform, targets, rows, extent, fits.signal_share)
         lead = fitting.lead_over_no_signal(candidates, chosen.data, settled[0])
         weak = candidates[0].signal and 0 <= lead <= CLEAR_LEAD and several and not constant
@@ -538,11 +475,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         warn_of(doubts)
         warn_of(notices, DataWarning)
         messages = [*doubts, *notices, *self._said_of_scales(chosen)]
-        messages += [row_noise.own_variances_message(self.row_variances_)] * self.robust
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
-        table = fitting.evidence_table(candidates, chosen, others, units)
-        table = [{**row, "log_evidence": row["log_evidence"] + jacobian} for row in table]
-        return self._describe(state, table, messages)
+        return self._describe(state, fitting.evidence_table(candidates, chosen, others, units), messages)
 
     def _rows(self, X: AnyArray, targets: Array, weights: Array | None) -> Rows:
         """Rows to be counted; all of them where the noise is given, or the kernel, or weights are."""
@@ -625,8 +559,6 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Any:
         """Mean of the targets at X, and on request their uncertainty, noise included.
 
-        The median where targets were transformed.
-
         Parameters
         ----------
         X : (n_samples, n_features), or (n_samples, n_training) for a precomputed kernel
@@ -638,10 +570,6 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Notes
         -----
-        With a `target_transform` medians are predicted, since means are often infinite: that of y is, if log
-        y is Gaussian with an uncertain variance. `predictive(X).with_noise().mean` gives the means. Standard
-        deviations may be infinite, too: use intervals.
-
         For the function without its noise, quantiles, densities and draws see `predictive`. Rows that are
         far outside the ranges of the training columns, and with `return_std` or `return_cov` rows of large
         leverage, are announced by an `lbnn.ExtrapolationWarning`.
@@ -655,8 +583,6 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         message = self._state.extent.outside_ranges(inputs, getattr(self, "feature_names_in_", None))
         if message:
             warn(message, ExtrapolationWarning)
-        if self.target_transform_ is not None:
-            return self._predict_transformed(inputs, return_std, return_cov)
         mean = self._state.mean(inputs, self._weights)
         if return_cov:
             law = self._predictive(inputs)
@@ -666,18 +592,6 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             return mean, self._standard_deviations(inputs)
         return mean
 
-    def _predict_transformed(self, X: AnyArray, return_std: bool, return_cov: bool) -> Any:
-        """Medians of targets that were transformed, and their deviations."""
-        laws = [self._predictive(X[rows, :]) for rows in _at_once(X)]
-        if return_cov:
-            return laws[0].with_noise().quantile(0.5), laws[0].with_noise().covariance
-        noisy = [law.with_noise() for law in laws]
-        median = np.concatenate([law.quantile(0.5) for law in noisy])
-        if not return_std:
-            return median
-        self._warn_of_leverage([law.leverage for law in laws])
-        return median, np.concatenate([law.standard_deviation for law in noisy])
-
     @staticmethod
     def _warn_of_leverage(leverage: Sequence[Array | None]) -> None:
         message = large_leverage(np.concatenate([part for part in leverage if part is not None]))
@@ -686,7 +600,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def predictive(
         self, X: ArrayLike, *, test_gram: ArrayLike | None = None
-    ) -> AffinePredictive | MixturePredictive | TransformedPredictive:
+    ) -> AffinePredictive | MixturePredictive:
         """The predictive distribution of the function at X; `.with_noise()` for observations.
 
         Parameters
@@ -697,7 +611,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Returns
         -------
-        AffinePredictive, MixturePredictive where models were averaged, or TransformedPredictive
+        AffinePredictive, or MixturePredictive where models were averaged
         """
         return self._predictive(self._checked(X), test_gram)
 
@@ -714,16 +628,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def leave_one_out(self) -> LeaveOneOut:
         """Score every training example given all others, without refits.
 
-        From the best candidate at the hyperparameters of all data: these are not chosen anew. With a
-        `target_transform`, means, variances and residuals are those of the transformed targets, log densities
-        those of the targets themselves.
+        From the best candidate at the hyperparameters of all data: these are not chosen anew.
         """
         check_is_fitted(self)
-        scores = self._state.leave_one_out()
-        if self.target_transform_ is None:
-            return scores
-        log_slopes = target_transform.log_slopes(self.target_transform_, self._state.scored_targets)
-        return replace(scores, log_density=scores.log_density + log_slopes)
+        return self._state.leave_one_out()
 
     def coefficients(self, columns: Sequence[int | str]) -> AffinePredictive | MixturePredictive:
         """The posterior of coefficients of the linear kernel, in the user's units: one point for each column.
@@ -809,16 +717,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _predictive(
         self, X: AnyArray, test_gram: ArrayLike | None = None
-    ) -> AffinePredictive | MixturePredictive | TransformedPredictive:
+    ) -> AffinePredictive | MixturePredictive:
         if self.kernel == "precomputed" and test_gram is None:
             raise ValueError(
                 "the uncertainty at test points needs the kernel among them, got a precomputed cross kernel "
                 "only: use predictive(X, test_gram=...)"
             )
-        law = self._state.predictive(X, test_gram)
-        if self.target_transform_ is None:
-            return law
-        return TransformedPredictive(law, TRANSFORMS[self.target_transform_])
+        return self._state.predictive(X, test_gram)
 
     def _standard_deviations(self, X: AnyArray) -> AnyArray:
         parts, leverage = [], []
@@ -853,8 +758,6 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if about["feature_names"] is not None:
             estimator.feature_names_in_ = np.array([str(name) for name in about["feature_names"]], object)
         names = about.get("target_names")
-        estimator.target_transform_ = about.get("target_transform")
-        estimator.row_variances_ = np.array(about.get("row_variances", []), float)
         outputs = len(state.best.mean)
         estimator.missing_counts_ = np.array(about.get("missing_counts", [0] * outputs), int)
         shares = about.get("missing_explained", [None] * outputs)

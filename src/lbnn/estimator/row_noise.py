@@ -1,4 +1,4 @@
-"""Rows with noise of their own: which ones the evidence finds, and how large their variance is.
+"""Rows that the others predict badly: what a noise variance of their own would gain.
 
 At infinite width the density of row a given the others is Gaussian, with residual e_aj and variance u_j t_a
 for output j, t_a = s_a + 1 the variances of function and noise in units u_j of the noise. All that depends
@@ -7,15 +7,13 @@ over the q outputs its maximum over v_a ≥ 1 is at s_a + v_a = max(t_a, m_a) an
 
     ½ q [m_a/t_a − 1 − log(m_a/t_a)]    where m_a > t_a
 
-(the variance shift model of outliers; Thompson, 1985). A row gets a variance of its own if that gains more
-than ½ log p for the variance and log p for the choice of the row, so that rows of Gaussian noise hardly ever
-do.
+(the variance shift model of outliers; Thompson, 1985). A row is named if that is more than ½ log p for the
+variance and log p for the choice of the row, so that rows of Gaussian noise hardly ever are.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,9 +23,7 @@ from lbnn.data.examples import example_vectors
 from lbnn.estimator.input_search import InputCandidate
 from lbnn.estimator.summary import largest_z
 
-_MOST_ROUNDS = 30
-_SETTLED = 0.01  # relative change of a variance
-_LARGEST_SHARE = 0.2  # of the rows that may have noise of their own: more are another law of the noise
+_LARGEST_SHARE = 0.2  # of the rows that may be outliers: more are another law of the noise
 _MOST_FLOATS = 4e7  # of the eigenvectors over the rows, up to which every fit looks at its rows
 _FEWEST_ROWS = 8
 _MOST_NAMED = 5
@@ -41,14 +37,11 @@ class RowDensities:
     ----------
     gain : (p,)
         Of the log evidence, from a noise variance of its own.
-    variance : (p,)
-        The best such variance, relative to the present one; below one only of rows that could have less.
     z : (p, q)
         Standardised left-out residuals.
     """
 
     gain: Array
-    variance: Array
     z: Array
 
     @property
@@ -85,51 +78,12 @@ class RowDensities:
         mean = (residual**2).mean(axis=1)
         ratio = np.maximum(mean / total, 1.0)
         gain = 0.5 * columns.shape[1] * (ratio - 1 - np.log(ratio))
-        return cls(gain, np.maximum(mean - (total - 1), 0.0), residual / np.sqrt(total)[:, None])
+        return cls(gain, residual / np.sqrt(total)[:, None])
 
 
 def price(rows: int) -> float:
-    """What the log evidence must gain for a row to have noise of its own."""
+    """What the log evidence must gain for a row to be named."""
     return 1.5 * math.log(max(rows, 2))
-
-
-def own_variances(rows: int, densities: Callable[[Array], RowDensities]) -> Array:
-    """Noise variances of the rows relative to the ordinary one, (p,).
-
-    Parameters
-    ----------
-    rows : int
-        p.
-    densities : function of variances (p,)
-        The rows given all others where the noise has these variances.
-    """
-    variances = np.ones(rows)
-    for _ in range(_MOST_ROUNDS):
-        found, own = densities(variances), variances > 1
-        changed = np.where(own, np.maximum(variances * found.variance, 1.0), 1.0)
-        gain = found.credible_gain
-        new = ~own & (gain > max(price(rows), 0.5 * gain[~own].max(initial=0.0)))
-        changed[new] = found.variance[new]
-        if (changed > 1).sum() > _LARGEST_SHARE * rows:
-            break
-        settled = not new.any() and (np.abs(changed - variances) <= _SETTLED * variances).all()
-        variances = changed
-        if settled:
-            break
-    return variances
-
-
-def own_variances_message(variances: Array) -> str:
-    """Which rows have a noise variance of their own; variances (rows,) relative to the ordinary one."""
-    own = np.flatnonzero(variances > 1)
-    if not len(own):
-        return "no row has a noise variance of its own (robust=True)"
-    listed = own[np.argsort(-variances[own], kind="stable")]
-    named = ", ".join(f"row {row}, {variances[row]:.3g} times" for row in listed[:_MOST_NAMED])
-    more = f" and {len(own) - _MOST_NAMED} more" if len(own) > _MOST_NAMED else ""
-    one = "1 row has a noise variance of its own"
-    which = one if len(own) == 1 else f"{len(own)} rows have noise variances of their own"
-    return f"{which} (robust=True): {named}{more} that of the other rows"
 
 
 def unusual_rows(candidate: InputCandidate, targets: Array, numbers: IndexArray, names: list[str]) -> str:
@@ -170,6 +124,6 @@ def unusual_rows(candidate: InputCandidate, targets: Array, numbers: IndexArray,
     return (
         f"{len(far)} row{'s are' if len(far) > 1 else ' is'} far from what the others predict: "
         f"{', '.join(named)}{more}. A noise variance of its own for row {numbers[top]} would raise the log "
-        f"evidence by {found.gain[top]:.1f}: check these rows, or use robust=True, which gives such rows "
-        "larger noise"
+        f"evidence by {found.gain[top]:.1f}: check these rows, and leave them out or give them smaller "
+        "weights if they are wrong"
     )

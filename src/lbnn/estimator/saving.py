@@ -33,8 +33,6 @@ def description(estimator: Any) -> dict[str, Any]:
         "features": estimator.n_features_in_,
         "feature_names": None if names is None else [str(name) for name in names],
         "target_names": estimator.target_names_,
-        "target_transform": estimator.target_transform_,
-        "row_variances": estimator.row_variances_.tolist(),
         "missing_counts": estimator.missing_counts_.tolist(),
         "missing_explained": [
             None if np.isnan(each) else float(each) for each in estimator.missing_explained_

@@ -23,7 +23,6 @@ from lbnn.estimator.columns import RAW, STANDARDISED
 from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import FAMILIES
 from lbnn.noise.make import KINDS
-from lbnn.predict.transformed import TRANSFORMS
 from lbnn.selection import (
     Candidate,
     EvidenceData,
@@ -54,8 +53,6 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "kernel_params": [dict, None],
     "ard": ["boolean"],
     "groups": [list, tuple, None],
-    "robust": ["boolean"],
-    "target_transform": [StrOptions({*TRANSFORMS, "auto"}), None],
     "fit_intercept": ["boolean"],
     "average": ["boolean", StrOptions({"auto"})],
     "missing_targets": [StrOptions({"error", "allow"})],
@@ -281,27 +278,13 @@ def _require_noise(spec: NoiseSpec, data: EvidenceData, shapes: Shapes) -> None:
         )
 
 
-def require_streamable(kernel: Any, robust: bool, transform: Any) -> None:
+def require_streamable(kernel: Any) -> None:
     """Raise where settings do not go with data that are read in chunks."""
     if kernel != "linear":
         raise ValueError(
             f"data in chunks are for kernel='linear', got kernel={kernel!r}: a kernel matrix of all rows "
             "would not fit either"
         )
-    if robust:
-        raise ValueError("robust=True is for rows in memory, got data in chunks")
-    if transform is not None:
-        raise ValueError(
-            f"target_transform is for rows in memory, got {transform!r} and data in chunks: transform them "
-            "there"
-        )
-
-
-def divided(weights: Array | None, variances: Array) -> Array | None:
-    """Weights of rows whose noise variances are multiplied by these; None where all are one."""
-    if (variances == 1).all():
-        return weights
-    return 1 / variances if weights is None else weights / variances
 
 
 def double_of(X: Any, kernel: Any) -> Any:
@@ -394,15 +377,8 @@ def weights_of_told(weights: Array | None, observed: Mask) -> Array | None:
     return told.astype(float) if weights is None else np.where(told, weights, 0.0)
 
 
-def require_table(noise: str, beta: Any, robust: bool, transform: Any) -> None:
+def require_table(noise: str, beta: Any) -> None:
     """Raise where settings do not go with missing targets."""
-    if transform is not None:
-        raise ValueError(
-            "target_transform is for rows that have all of their targets, got missing targets: transform the "
-            "targets before the fit"
-        )
-    if robust:
-        raise ValueError("robust=True is for rows that have all of their targets, got missing targets")
     if noise == "free":
         raise ValueError(
             "noise='free' is for rows that have all of their targets, got missing targets: use 'auto', "

@@ -212,10 +212,6 @@ class AffinePredictive(Predictive):
         spread = 0.5 * self.level_variance * float(((total @ self.matrix) ** 2).sum())
         return self.predictive._cgf(source @ self.matrix) + float(total @ self.offset) + spread
 
-    def exponential_growth(self) -> Array:
-        """Of the rows of A as sources, (p̂, n_d)."""
-        return self.predictive.exponential_growth_of(self.matrix)
-
     def _characteristic(self, source: Array) -> complex:
         total = source.sum(axis=0)
         spread = 0.5 * self.level_variance * float(((total @ self.matrix) ** 2).sum())

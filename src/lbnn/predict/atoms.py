@@ -262,10 +262,6 @@ class AtomPredictive(Predictive):
             "where they are infinite: use characteristic, which exists everywhere"
         )
 
-    def exponential_growth_of(self, matrix: Array) -> Array:
-        """Infinite for outputs F̂ Aᵀ, A (k, n_d), (p̂, k): variances have lognormal priors in the estimator."""
-        return np.full((self.shape[0], len(matrix)), np.inf)
-
     def _characteristic(self, source: Array) -> complex:
         flat = source.ravel()
         phases = self.means.reshape(len(self.means), -1) @ flat

@@ -202,11 +202,6 @@ class MixturePredictive(Predictive):
         """Infinite where that of any model is."""
         return float(log_average(self.weights, np.array([each._cgf(source) for each in self.components])))
 
-    def exponential_growth(self) -> Array:
-        """The largest of all models, (p̂, n_d)."""
-        counted = [each for each, weight in zip(self.components, self.weights, strict=True) if weight > 0]
-        return np.max([each.exponential_growth() for each in counted], axis=0)
-
     def _characteristic(self, source: Array) -> complex:
         return complex(self.weights @ np.array([each._characteristic(source) for each in self.components]))
 

@@ -17,7 +17,7 @@ import numpy as np
 from lbnn._base.arrays import Device, add_to_diagonal, device_of, like, namespace, times, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
-from lbnn.data.projection import RANK_TOLERANCE, Projection
+from lbnn.data.projection import Projection
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.curves import AtomCurves, PointCurves, curves_of
 from lbnn.predict.density import conditional_log_density
@@ -409,20 +409,6 @@ class NetworkPredictive(Predictive):
         return self.measure.log_expect_exp(exponent).real + 0.5 * self.observation_noise * float(
             (source**2).sum()
         )
-
-    def exponential_growth(self) -> Array:
-        """R_μμ over the rate of the scale's tail, (p̂, n_d)."""
-        return self.exponential_growth_of(np.eye(self.shape[1]))
-
-    def exponential_growth_of(self, matrix: Array) -> Array:
-        """`exponential_growth` of outputs F̂ Aᵀ, A (k, n_d), (p̂, k): c a_j as a source at one point."""
-        own, rate = self.projection.unexplained_diagonal, self.measure.tails.exponential_rate
-        seen = times(self.projection.explained**2, np.ones((self.projection.explained.shape[1], 1)))[:, 0]
-        free = own if self.process.noise_variance < math.inf else own + seen
-        free = np.where(free <= RANK_TOLERANCE * (own + seen), 0.0, free)
-        squares = np.outer(free, ((matrix * self.units) ** 2).sum(axis=1))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(squares > 0, squares / rate, 0.0)
 
     def _characteristic(self, source: Array) -> complex:
         exponent = characteristic_exponent(self.projection, self.process, source)

@@ -291,13 +291,6 @@ class Predictive(ABC):
     def _cgf(self, source: Array) -> float:
         """At a source (p̂, n_d)."""
 
-    def exponential_growth(self) -> Array:
-        """How near E exp(F̂_μj) is to being infinite, (p̂, n_d); E exp(c F̂_μj) is where c² times this is ≥ 1.
-
-        Infinite where every such moment is, zero where none is.
-        """
-        raise ValueError(f"exponential moments are not available, got {type(self).__name__}: use quantile")
-
     @abstractmethod
     def _characteristic(self, source: Array) -> complex:
         """At a source (p̂, n_d)."""
@@ -521,10 +514,6 @@ class ConditionedPredictive(PredictiveOfAnother):
         result = float(self._log_transform(source + 0j).real)
         unknown = np.where(np.isnan(self.known), source, 0.0)
         return result if math.isfinite(self.predictive._cgf(unknown)) else math.inf
-
-    def exponential_growth(self) -> Array:
-        """As before anything was known, (p̂, n_d); zero for known outputs."""
-        return np.where(np.isnan(self.known), self.predictive.exponential_growth(), 0.0)
 
     def _characteristic(self, source: Array) -> complex:
         return complex(np.exp(self._log_transform(1j * source)))
