@@ -32,9 +32,7 @@ from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import gram_eigen
 from lbnn._base.types import Array
 
-_COVERED = (
-    1e6  # largest g tr L/τ at which noise covers what a Gram matrix rounds: 1e-10 of values, 1e-8 of slopes
-)
+_COVERED = 1e6  # tr L over what covers its rounding in a Gram matrix: 1e-10 of values, 1e-8 of slopes
 _BLOCK = 1 << 15  # floats of one block: elementwise work stays in the cache
 
 
@@ -225,14 +223,14 @@ class Scatter(RootLikelihood):
         with np.errstate(over="ignore", invalid="ignore"):
             white = _solve(lower, np.broadcast_to(target, (len(root), *target.shape[-2:])))
             value = self.constant - logs - 0.5 * np.einsum("mij,mij->m", white, white)
-            value = np.where(np.isfinite(value), value, -np.inf)
+            value[~np.isfinite(value)] = -np.inf
             if not slope:
                 return value, None
             inner = white @ white.swapaxes(1, 2)
             index = np.arange(inner.shape[1])
             inner[:, index, index] -= self.powers
             gradient = _solve(lower, inner, transposed=True)
-            gradient = np.where(np.isfinite(gradient), gradient, 0.0)
+            gradient[~np.isfinite(gradient)] = 0.0
         return value, gradient if right is None else gradient @ right
 
 
@@ -302,16 +300,18 @@ class OfScale(RootLikelihood):
 def _axes(root: Array, resolution: float) -> tuple[Array, Array, Array]:
     """F = V B, V (m, n, w) with orthonormal columns, B (m, w, k), B Bᵀ = diag(l), w = min(n, k); l (m, w).
 
-    From the Gram matrix where the resolution τ/g covers its rounding ε l_1, else from singular values.
+    From the Gram matrix where the resolution τ/g, or the smallest l_j, covers its rounding ε tr L; else from
+    singular values.
     """
-    fine = np.einsum("mij,mij->m", root, root) < _COVERED * resolution
-    if fine.all() or not fine.any():
-        return (_from_gram if fine.all() else _from_singular_values)(root)
-    (count, rows, columns), width = root.shape, min(root.shape[1:])
-    found = np.empty((count, rows, width)), np.empty((count, width, columns)), np.empty((count, width))
-    for some, function in ((fine, _from_gram), (~fine, _from_singular_values)):
-        for whole, part in zip(found, function(root[some]), strict=True):
-            whole[some] = part
+    squares = np.einsum("mij,mij->mi", root, root)
+    rounded, wide = squares.sum(axis=1) / _COVERED, root.shape[2] >= root.shape[1]
+    if wide and (rounded > resolution + squares.min(axis=1)).all():  # no row is below the smallest l_j
+        return _from_singular_values(root)
+    found = _from_gram(root)
+    coarse = rounded > resolution + found[2].min(axis=1)
+    if coarse.any():
+        for whole, part in zip(found, _from_singular_values(root[coarse]), strict=True):
+            whole[coarse] = part
     return found
 
 
