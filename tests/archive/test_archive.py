@@ -61,7 +61,7 @@ def doubtful() -> lbnn.Posterior:
     """Importance sampling where it fails: messages, ok=False."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lbnn.AccuracyWarning)
-        return condition(12, 16, 3, (2,) * 4, 1e3, engine="importance")
+        return condition(12, 16, 3, (2,) * 8, 1e3, engine="importance")
 
 
 COVARIANCE = [[1.0, 0.5], [0.5, 0.7]]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import lbnn
+from benchmarks.silent_errors import small_tables
 
 GRAM = np.array([[2.05, -0.15, 0.28, 0.16], [-0.15, 0.89, -0.27, -0.2], [0.28, -0.27, 0.65, 0.03]])
 GRAM = np.vstack([GRAM, [0.16, -0.2, 0.03, 0.52]])
@@ -60,3 +61,17 @@ def test_feature_kernels_above_and_below_the_narrow_layer():
         error = np.sqrt(np.einsum("s,sij->ij", weights**2, (kernel - mean) ** 2))
         own = 0.02 * np.sqrt(np.outer(np.diagonal(mean), np.diagonal(mean)))
         assert (np.abs(posterior.feature_kernel(layer=layer) - mean) < 4 * np.hypot(error, own)).all()
+
+
+def test_one_unit_behind_two_wider_layers():
+    """Low by 0.1, with ok. Reference: draws of the prior, dense likelihoods (`small_tables`, seed 200091)."""
+    problem = next(each for each in small_tables.problems(92, 2) if each.seed == 200_091)
+    network = lbnn.Network(problem.widths, problem.variances)
+    filled = np.where(problem.observed, problem.Y, 0.0)
+    scores = []
+    for seed in range(4):
+        found = network.condition(problem.X, filled, problem.beta, observed=problem.observed, seed=seed)
+        assert found.diagnostics.ok
+        scores.append((found.log_evidence + 39.690) / math.hypot(found.log_evidence_error, 0.0091))
+    assert np.abs(scores).max() < 4
+    assert abs(np.mean(scores)) < 2  # the referee's error is in common

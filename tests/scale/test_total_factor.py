@@ -194,22 +194,9 @@ def test_density_at_depth_three_against_integration(copies: int) -> None:
         )  # fmt: skip
 
 
-GRADED = [((2, 3, 5), 4, (0.5, 1.0, 2.0)), ((2, 3), 4, (1.0, 1.0))]
-
-
 @pytest.mark.parametrize(
     ("widths", "outputs", "variances"),
-    [law for law in [*LAWS, ((1, 2), 3, (1.0, 1.0))] if law not in GRADED]
-    + [
-        pytest.param(
-            *law,
-            marks=pytest.mark.xfail(
-                reason="typical spread of rows leaves out what is below the diagonal of inner products: "
-                "7-18% effective draws"
-            ),
-        )
-        for law in GRADED
-    ],
+    [*LAWS, ((1, 2), 3, (1.0, 1.0)), ((2, 3), 4, (1.0, 1.0)), ((3, 2, 1), 6, (1.0, 1.0, 1.0))],
     ids=str,
 )
 def test_typical_draws_cover_the_prior(
@@ -220,6 +207,9 @@ def test_typical_draws_cover_the_prior(
     theta = law.sample_typical(SIZE, rng)
     weights = np.exp(law.integrate(theta, 4, rng).log_density - law.log_drawn(theta))
     assert weights.sum() ** 2 / (weights**2).sum() > 0.2 * SIZE
+    if law.columns == 1 < len(widths):  # draws of the prior itself
+        np.testing.assert_allclose(weights, 1, rtol=1e-6)
+        return
     assert_agrees(
         weights.mean(), group_error(weights), 1.0,
         comparisons=len(LAWS), degrees_of_freedom=GROUPS - 1, largest_error=0.02,
@@ -408,8 +398,8 @@ def test_density_in_the_frameless_measure_does_not_know_of_frames(
         theta = np.repeat(law.coordinates(matrices), 4096, axis=0)
         copies = law.integrate(theta, 1, rng).log_density - law.log_volume(theta)
         values.append(copies.reshape(6, 4096))
-    if len(widths) == 1:
-        np.testing.assert_allclose(values[0][:, 0], values[1][:, 0], atol=1e-10)
+    if len(widths) == 1 or law.columns == 1:
+        np.testing.assert_allclose(values[0][:, 0], values[1][:, 0], atol=1e-9)
         return
     peak = np.maximum(values[0].max(axis=1), values[1].max(axis=1))[:, None]
     own, other = (np.exp(value - peak) for value in values)

@@ -17,11 +17,11 @@ rows below the square block of T are those of T_d times all others, and Gaussian
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from lbnn._base.log_sums import log_sum_exp
 from lbnn._base.small_matrices import lower_root, solve_transposed, solve_upper, triangular_root
@@ -183,13 +183,24 @@ class TotalFactorLaw:
         return [self.matrices(theta) / np.exp(parts[:, :, 1:].sum(axis=2))[:, None, :], *inner]
 
     def sample_typical(self, size: int, rng: np.random.Generator) -> Array:
-        """Draws close to the prior of T: exact diagonals, Student rows below, (size, dimension)."""
+        """Draws close to the prior of T: exact diagonals, Student rows below, (size, dimension).
+
+        Behind one unit draws of the prior: T is a length and a uniform direction.
+        """
+        if self._is_vector:
+            directions = rng.standard_normal((size, self.rows, 1))
+            directions *= np.sign(directions[:, :1]) / np.linalg.norm(directions, axis=1, keepdims=True)
+            lengths = np.exp(self._square.sample_typical(size, rng))
+            return self.coordinates(lengths[:, :, None] * directions)
         logs = np.stack([law.sample(size, rng) + self.shift for law in self.diagonal_marginals], axis=1)
         spread = np.exp(0.5 * self.log_typical_variance(logs)[0])
         return np.concatenate([logs, spread * rng.standard_t(_TAIL, size=spread.shape)], axis=1)
 
     def log_drawn(self, theta: Array) -> Array:
         """Log density of `sample_typical`, (m,)."""
+        if self._is_vector:
+            log_length = np.log(np.linalg.norm(self.matrices(theta), axis=1))
+            return self._square.log_drawn(log_length) + self._log_turned(theta, log_length)
         logs = theta[:, : self.columns]
         half = 0.5 * self.log_typical_variance(logs)[0]
         student = stats.t.logpdf(theta[:, self.columns :] * np.exp(-half), _TAIL) - half
@@ -203,12 +214,59 @@ class TotalFactorLaw:
             square = theta[:, self.columns :] ** 2 / self.scales[0]
             log_rows = -0.5 * (math.log(2 * math.pi * self.scales[0]) + square).sum(axis=1)
             return InnerDraws(log_diagonal + log_rows, [total])
+        if self.columns < self.rows:
+            return self._integrate_narrow(theta, total, copies, rng)
         recursion = RowRecursion(self, np.repeat(total, copies, axis=0), rng)
         log_rows = recursion.run().reshape(len(theta), copies)
         chosen = np.argmax(log_rows + rng.gumbel(size=log_rows.shape), axis=1)
         index = np.arange(len(theta)) * copies + chosen
         log_mean = log_sum_exp(log_rows, axis=1) - math.log(copies)
         return InnerDraws(log_diagonal + log_mean, [factor[index] for factor in recursion.factors])
+
+    def _integrate_narrow(
+        self, theta: Array, total: Array, copies: int, rng: np.random.Generator
+    ) -> InnerDraws:
+        """The same behind a layer of r < n units, by the singular values s of T = U diag(s) Vᵀ.
+
+        Rotations of the outputs do not change the law of a root A = T Q (n, r) of L, nor do those of the
+        right side: A = U Z with U uniform, dA ∝ |det Z|^{n−r} dU dZ, and Z (r, r) the root of a scale of r
+        outputs whose first factor has n, n − 1, ... degrees. The density of Z at diag(s) is averaged over
+        inner factors; with one unit none are left. (In T as it stands all rows below the square block are
+        small where the inner factors are. Few of their draws given the diagonal are: log evidences were low
+        by 0.1.)
+        """
+        left, values, _ = np.linalg.svd(total, full_matrices=False)
+        diagonal = np.zeros((len(theta), self._square.dimension))
+        diagonal[:, : self.columns] = np.log(values)
+        found = self._square.integrate(diagonal, copies, rng)
+        first, *others = found.factors
+        factors = rotate_factors([left @ first, *others], np.eye(self.rows))
+        return InnerDraws(found.log_density + self._log_turned(theta, diagonal), factors)
+
+    def _log_turned(self, theta: Array, diagonal: Array) -> Array:
+        """Log density of θ (m, k) over that of Z in the coordinates of diag(s), (m,)."""
+        logs = diagonal[:, : self.columns].sum(axis=1)
+        volumes = self.log_volume(theta) - self._square.log_volume(diagonal)
+        return np.asarray(volumes - (self.rows - self.columns) * logs + self._log_stiefel)
+
+    @property
+    def _is_vector(self) -> bool:
+        """Whether T is a vector behind several layers, one of them of one unit."""
+        return self.columns == 1 < min(self.rows, len(self.shapes))
+
+    @cached_property
+    def _square(self) -> TotalFactorLaw:
+        """Law of Z (r, r) in A = U Z."""
+        first = self.shapes[0]
+        degrees = tuple(float(self.rows - i) for i in range(self.columns))
+        return TotalFactorLaw((replace(first, rows=self.columns, degrees=degrees), *self.shapes[1:]))
+
+    @cached_property
+    def _log_stiefel(self) -> float:
+        """Log volume of the rotations O(r) less that of the orthonormal U (n, r)."""
+        rows, columns = self.rows, self.columns
+        gammas = special.multigammaln(rows / 2, columns) - special.multigammaln(columns / 2, columns)
+        return float(gammas) - 0.5 * columns * (rows - columns) * math.log(math.pi)
 
 
 class RowRecursion:
