@@ -101,7 +101,7 @@ class Conditional:
     log_integral : (V,)
         Log of the integral over log s and log τ of prior times likelihood.
     mass : (M, V)
-        Posterior probabilities of the nodes; zero elsewhere.
+        Posterior probabilities of the nodes; zero at other points.
     noise : (M, V)
         E[τ | u] in squared units of the targets; zero where there is no mass.
     noise_spread : (M, V)
@@ -258,7 +258,7 @@ class Directions:
         half_determinant, quadratic = self._sums(line, data, squares, piece, lattice)
         integrand, u, flat = self._integrand(line, data, piece), put(lattice), np.flatnonzero(nodes)
         found = []
-        # some nodes at a time on the host, where arrays stay in the cache; all elsewhere, in few calls
+        # some nodes at a time on the host, where arrays stay in the cache; all at other points, in few calls
         for part in blocks(len(flat), 1, _CACHED if self.device.host else len(flat)):
             row, column = np.divmod(flat[part], nodes.shape[1])
             some = replace(integrand, log_units=take(integrand.log_units[0, :], put(column), axis=0))

@@ -3,8 +3,8 @@ r"""The paper's results, recomputed: `python -m lbnn.paper --out report`.
 A claim is one equation or statement of the paper, checked against the library by a route that does not call
 the function being checked. `claims` holds them, one file for each section; `routes` the independent ways
 (dense algebra, integrals over the cone, chains over the weights); `page` the page; `runner` runs them.
-`registry` lists them and `compare` gives tolerances, `cli` is the command, `figures`, `theory_figures` and
-`environment` what a reader needs to repeat a run, `progress` the bar.
+`registry` lists them and `compare` gives tolerances, `cli` is the command, `figures` and `theory_figures` the
+pictures, `curves` what they share, `environment` what a reader needs to repeat a run, `progress` the bar.
 Imports every other folder. To add a claim, write a function in the file of its section (a new section is a
 file and a line in `registry.SECTIONS`):
 
