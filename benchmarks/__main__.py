@@ -31,7 +31,6 @@ OWN_COMMAND_LINE = (
     "data_repairs",
     "default_fits",
     "engine_faults",
-    "explore_latency",
     "far_answers",
     "free_noise",
     "gpu.__main__",

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lbnn.explore.numbers import scale
+from lbnn.explore import scale
 from lbnn.explore.state import State
 
 DEPTHS = (1, 2, 3, 4, 6, 10, 20)

@@ -1,8 +1,7 @@
 """`lbnn explore`: a page on which depth, width, temperature and data are moved and every answer follows.
 
-`state` is what the controls say, `numbers` what follows from it, `code` the lines of Python that say the
-same, `views` the figures, `session` the answers to one browser, `page` what the browser is sent, `server` the
-whole. `state`, `presets`, `numbers` and `code` need no browser and no server; the rest needs Bokeh, the extra
-`explore`. `controls` are the sliders, `words` the texts, `table` a user's data, `wire` the messages between
-page and server. Imports every folder before it.
+`state` is what the controls say, as an address; `problem` makes data and a posterior of it. `function`,
+`scale` and `theories` are the three pictures, each with its numbers and its figures; `answer` is a number
+with its error. `controls`, `presets` and `words` are what the page offers and says, `page` the page in one
+browser, `server` Bokeh's server around it. Needs Bokeh, the extra `explore`. Imports every folder before it.
 """

@@ -43,8 +43,7 @@ def _decades(first: int, last: int, steps: tuple[float, ...] = (1, 1.5, 2, 3, 5,
     return tuple(f"{value:g}".replace("e+0", "e") for value in (*values, 10.0**last))
 
 
-_DATA = ("scale", "features", "theories")
-_GAUSSIAN = (*_DATA, "learning")
+_DATA = ("scale", "theories")
 
 CONTROLS: tuple[Control, ...] = (
     Control("depth", "Depth d", "number of weight matrices", _whole(*range(1, 21))),
@@ -71,29 +70,26 @@ CONTROLS: tuple[Control, ...] = (
         "Examples p",
         "",
         _whole(*range(1, 11), *range(12, 41, 2), *range(45, 101, 5), *range(110, 201, 10)),
-        views=_GAUSSIAN,
+        views=_DATA,
     ),
     Control(
         "inputs",
         "Inputs n₀",
         "",
         _whole(*range(1, 10), *range(10, 100, 5), *range(100, 401, 20)),
-        views=_GAUSSIAN,
+        views=_DATA,
     ),
-    Control("outputs", "Outputs", "from two on with a Monte Carlo error", _whole(1, 2, 3, 4), views=_DATA),
+    Control("outputs", "Outputs", "two with a Monte Carlo error", _whole(1, 2), views=_DATA),
     Control(
         "size",
         "Size of the targets",
         "1 is what unit variances expect",
         ("0", *_decades(-2, 2)),
-        views=_GAUSSIAN,
+        views=_DATA,
     ),
-    Control("noise", "Noise of the targets", "standard deviation", ("0", *_decades(-2, 1)), views=_GAUSSIAN),
+    Control("noise", "Noise of the targets", "standard deviation", ("0", *_decades(-2, 1)), views=_DATA),
     Control("rank", "Rank of the targets", "of the teacher; 4 is full rank", _whole(1, 2, 3, 4), views=_DATA),
-    Control("seed", "Seed", "of the data", _whole(*range(0, 51)), views=_GAUSSIAN),
-    Control(
-        "layer", "Layer shown", "the last one if there are fewer", _whole(*range(1, 20)), views=("features",)
-    ),
+    Control("seed", "Seed", "of the data", _whole(*range(0, 51)), views=_DATA),
     Control("quantity", "Compared in", "", choices=tuple(QUANTITIES), views=("theories",)),
     Control("growth", "What grows", "", choices=GROWTHS, views=("theories",)),
 )

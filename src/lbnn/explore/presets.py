@@ -62,11 +62,6 @@ PRESETS: tuple[Preset, ...] = (
         ),
     ),
     Preset(
-        "Features turn to the targets",
-        "A narrow network with large targets: the learned kernel takes up the pattern of YYᵀ.",
-        State(view="features", depth=3, widths=(5,), examples=24, inputs=60, size=3.0, rank=1, outputs=2),
-    ),
-    Preset(
         "The paper: infinite width",
         "The width grows, the data stay: the error of the first-order theory falls as one over its square.",
         State(view="theories", depth=2, widths=(40,), examples=10, inputs=20, beta=4.0, size=1.5, noise=0.0),
@@ -102,26 +97,5 @@ PRESETS: tuple[Preset, ...] = (
             growth="width and data",
             quantity="scale",
         ),
-    ),
-    Preset(
-        "The paper: many outputs",
-        "Outputs grow with the width: Aitchison's kernel.",
-        State(
-            view="theories",
-            depth=2,
-            widths=(8,),
-            examples=4,
-            inputs=8,
-            beta=math.inf,
-            outputs=4,
-            size=1.5,
-            noise=0.0,
-            growth="width and outputs",
-        ),
-    ),
-    Preset(
-        "Learning curves",
-        "Errors averaged over data sets, from few examples to many, with the limit theories beside them.",
-        State(view="learning", depth=3, widths=(10,), examples=40, inputs=80, beta=25.0, size=1.0, noise=0.2),
     ),
 )

@@ -9,10 +9,9 @@ from urllib.parse import parse_qsl, urlencode
 
 from lbnn.theories.discrepancy import QUANTITIES
 
-VIEWS = ("scale", "function", "features", "theories", "learning")
-#: What grows in the view of the theories.
-GROWTHS = ("width", "data", "width and data", "width and outputs")
-SOURCES = ("drawn", "file")
+VIEWS = ("scale", "function", "theories")
+#: What grows in the picture of the theories.
+GROWTHS = ("width", "data", "width and data")
 
 #: Range of every number that a control holds.
 RANGES: dict[str, tuple[float, float]] = {
@@ -21,12 +20,11 @@ RANGES: dict[str, tuple[float, float]] = {
     "variances": (0.01, 100.0),
     "examples": (1, 200),
     "inputs": (1, 400),
-    "outputs": (1, 4),
+    "outputs": (1, 2),  # four behind many layers took ten seconds
     "size": (0.0, 1000.0),
     "noise": (0.0, 100.0),
     "rank": (1, 4),
     "seed": (0, 9999),
-    "layer": (1, 19),
 }
 SMALLEST_BETA, LARGEST_BETA = 1e-6, 1e9  # beside 0 and infinity, which are allowed
 MOST_POINTS, FARTHEST, HIGHEST = 60, 5.0, 1000.0
@@ -69,14 +67,10 @@ class State:
     rank : int
         Rank of the teacher; more than the outputs is full rank.
     seed : int
-    layer : int
-        Hidden layer whose kernel is shown, the last one if the network has fewer.
     quantity, growth : str
         What the theories are compared in, and what grows.
     points : tuple of (x, y)
-        The training points of the function view.
-    source : "drawn" or "file"
-        Whether data are drawn by the recipe above or taken from the file that the user named or picked.
+        The training points of the picture of the function.
 
     Examples
     --------
@@ -99,17 +93,14 @@ class State:
     noise: float = 0.2
     rank: int = 4
     seed: int = 0
-    layer: int = 1
     quantity: str = "kernel"
     growth: str = "width"
     points: tuple[Point, ...] = field(default=DEFAULT_POINTS)
-    source: str = "drawn"
 
     def __post_init__(self) -> None:
         _require_choice("view", self.view, VIEWS)
         _require_choice("quantity", self.quantity, tuple(QUANTITIES))
         _require_choice("growth", self.growth, GROWTHS)
-        _require_choice("source", self.source, SOURCES)
         for name, (low, high) in RANGES.items():
             given = getattr(self, name)
             for value in given if isinstance(given, tuple) else (given,):
@@ -146,24 +137,10 @@ class State:
             if values
         )
 
-    @property
-    def shown_layer(self) -> int:
-        """The hidden layer that is shown: `layer`, or the last one."""
-        return min(self.layer, self.depth - 1)
-
-    def at_depth(self, depth: int) -> State:
-        """The same problem for a network of another depth."""
-        return replace(self, depth=depth)
-
     def core(self) -> State:
         """The fields that the posterior depends on; the others at their defaults, so that caches agree."""
-        untouched = {name: _DEFAULTS[name] for name in ("view", "layer", "quantity", "growth", "points")}
+        untouched = {name: _DEFAULTS[name] for name in ("view", "quantity", "growth", "points")}
         return replace(self, **untouched)
-
-    def data(self) -> State:
-        """The fields that the data depend on, beside the core."""
-        network = {name: _DEFAULTS[name] for name in ("depth", "widths", "beta", "variances")}
-        return replace(self.core(), **network)
 
     def address(self) -> str:
         """The query part of an address that restores this state: what differs from the defaults."""

@@ -28,24 +28,10 @@ WORDS: dict[str, Words] = {
         "Predictions are a mixture of Gaussian processes over the posterior ρ of the scale. Kernel "
         "exp(−(x − x′)²/2).",
     ),
-    "features": Words(
-        "Features",
-        r"\langle K_\ell \rangle = E \left[ \frac{1}{n_\ell} X W_1^\top \cdots W_\ell^\top W_\ell \cdots W_1 "
-        r"X^\top \mid Y \right]",
-        "The mean kernel of the hidden units after the data; before them it is G = XXᵀ/n₀ (times prior "
-        "variances).",
-    ),
     "theories": Words(
         "Theories",
         r"n \to \infty , \quad p \to \infty , \quad n, p \to \infty \ ( \alpha = p / n_1 ) , \quad "
         r"n, n_d \to \infty \ ( \gamma = n_d / n_1 )",
-        "Each limit theory of the paper against the exact answer. The map: depth two, β = 20, unit targets, "
-        "an average over three data sets; the star is your network, whatever its depth and β.",
-    ),
-    "learning": Words(
-        "Learning curve",
-        r"E_{X, y} ( E f(x) - w^\top x )^2 , \qquad y = X w + \sigma \varepsilon",
-        "Averages over Gaussian data with a linear teacher of the given size and noise, at every number of "
-        "examples: an integral at zero temperature, otherwise data sets drawn until the bars are small.",
+        "Each limit theory of the paper against the exact answer.",
     ),
 }

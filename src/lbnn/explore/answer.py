@@ -1,11 +1,8 @@
-"""What the numbers of every view have in common."""
+"""A number of the page with its standard error, and what the numbers of every picture have in common."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +11,13 @@ from lbnn.posterior import Posterior
 
 @dataclass(frozen=True)
 class Value:
-    """A named number of the page, with its standard error: zero where exact, infinite where unknown."""
+    """A named number of the page, with its standard error: zero where exact, infinite where unknown.
+
+    Examples
+    --------
+    >>> Value("log evidence", -12.345678).text
+    '−12.346'
+    """
 
     name: str
     number: float
@@ -41,11 +44,11 @@ def written(number: float) -> str:
 
 
 class Numbers(Protocol):
-    """The numbers of one view."""
+    """The numbers of one picture."""
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """The few numbers that stand beside the picture; the page's lines of Python print the same."""
+        """The few numbers that stand below the picture."""
         ...
 
     @property
@@ -57,20 +60,6 @@ class Numbers(Protocol):
     def messages(self) -> tuple[str, ...]:
         """Messages for the user: answers that are not ok, what does not apply."""
         ...
-
-    def table(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
-        """Everything that is drawn: the names of the columns, and the lines."""
-        ...
-
-
-def as_csv(numbers: Numbers) -> str:
-    """The numbers of a view as a file."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    header, lines = numbers.table()
-    writer.writerow(header)
-    writer.writerows(lines)
-    return buffer.getvalue()
 
 
 def evidence_of(posterior: Posterior) -> Value:

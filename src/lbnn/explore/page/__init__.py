@@ -1,1 +1,0 @@
-"""The page of the browser: template, style and script, which fetch nothing from other servers."""
