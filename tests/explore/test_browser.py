@@ -160,23 +160,17 @@ def test_a_hostile_address_is_text(browser):
 
 def test_a_point_can_be_dragged(browser):
     browser.open("view=function&depth=3&points=0:0,2:1,-2:0.3")
-    canvas = browser.script(
-        "const find = node => { for (const each of node.querySelectorAll('*')) {"
-        " if (each.classList.contains('bk-Canvas')) return each;"
-        " const inner = each.shadowRoot && find(each.shadowRoot); if (inner) return inner; } };"
-        "return find(document)"
-    )
-    place = browser.script(
-        "const view = Bokeh.index.find_one(Bokeh.documents[0].get_model_by_name('band'));"
-        "const box = view.frame.bbox;"
-        "return [view.frame.x_scale.compute(0), view.frame.y_scale.compute(0), box.height, "
-        "arguments[0].getBoundingClientRect().width, arguments[0].getBoundingClientRect().height]",
+    view = "const view = Bokeh.index.find_one(Bokeh.documents[0].get_model_by_name('band'));"
+    canvas = browser.script(view + "return view.canvas_view.el")
+    x, y, width, height = browser.script(
+        view + "const box = arguments[0].getBoundingClientRect();"
+        "return [view.frame.x_scale.compute(0), view.frame.y_scale.compute(0), box.width, box.height]",
         canvas,
     )
-    x, y = place[0] - place[3] / 2, place[1] - place[4] / 2
-    ActionChains(browser.driver).move_to_element_with_offset(canvas, round(x), round(y)).click_and_hold(
-    ).move_by_offset(0, -30).move_by_offset(0, -10).release().perform()  # fmt: skip
-    browser.wait(lambda: max(each[1] for each in browser.state.points[:1]) > 0.05)
+    hand = ActionChains(browser.driver)
+    hand.move_to_element_with_offset(canvas, round(x - width / 2), round(y - height / 2)).click_and_hold()
+    hand.move_by_offset(0, -30).move_by_offset(0, -10).release().perform()
+    browser.wait(lambda: browser.state.points[0][1] > 0.05)
 
 
 def test_a_name_that_leads_here_is_refused(browser):

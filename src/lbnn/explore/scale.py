@@ -121,7 +121,7 @@ class MatrixNumbers:
         return (
             f"The axes of E L have ratio {written(ratio)}: one where the "
             "data favour no direction of the outputs. Thin: draws from the posterior; dashed: the "
-            "prior; beside: each eigenvalue of L, before (hollow) and after the data."
+            "prior; below: each eigenvalue of L, before (hollow) and after the data."
         )
 
     @property

@@ -1,6 +1,6 @@
 """Bokeh's server, on this machine's own address by default, for requests under its own names only.
 
-A page of a stranger can make a name of its own resolve to this machine (DNS rebinding); the browser then
+A page from another machine can make a name of its own resolve to this one (DNS rebinding); the browser then
 takes the server for a part of that page. Such requests carry the foreign name as `Host`, and so they are
 refused. Requests from another page carry another `Origin`, and are refused as well.
 """
@@ -34,7 +34,7 @@ class BusyPortError(OSError):
 
 
 class OwnNamesOnly(BokehTornado):
-    """Bokeh's application, which sees requests under the names of the server and from its own page only."""
+    """Bokeh's application, which gets requests under the names of the server and from its own page only."""
 
     def __init__(self, host: str, port: int) -> None:
         self.names, self.port = names_of(host), port
@@ -73,7 +73,7 @@ class OwnNamesOnly(BokehTornado):
             return False
         if name is None or port != self.port or address.username is not None:
             return False
-        # A stranger's page cannot have a number as its name.
+        # A page from another machine cannot have a number as its name.
         return name in self.names or (self.all_addresses and _is_number(name))
 
 
