@@ -139,6 +139,38 @@ def test_unknown_noise_behind_wide_networks(p, columns, widths):
     np.testing.assert_allclose(fit.share_mean[0], shares, rtol=0, atol=4 * fit.share_error.max() + 1e-6)
 
 
+@pytest.mark.parametrize(
+    ("p", "columns", "width", "noise"), [(12, 13, 2, 0.1), (30, 28, 26, 0.03), (5, 6, 122, 1.0)]
+)
+def test_deviations_of_predictions_with_wide_posteriors(p, columns, width, noise):
+    """Against a grid of (log λ, log τ): nine nodes for u were off by up to 2%."""
+    rng = np.random.default_rng([1, p])
+    X = rng.normal(size=(p + 3, columns))
+    Y = X @ rng.normal(size=(columns, 3)) / columns**0.5 + noise * rng.normal(size=(p + 3, 3))
+    law = lbnn.Bands([lbnn.Network((width,))]).condition([X[:p]], Y[:p]).predict([X[p:]])
+    g, U = np.linalg.eigh(X[:p] @ X[:p].T / columns)
+    cross, own = X[p:] @ X[:p].T / columns @ U, (X[p:] ** 2).mean(axis=1)
+    for v, y in enumerate(Y[:p].T):
+        middle = np.log(y @ y / p)
+        a, t = np.linspace(-30, 6, 721)[:, None], np.linspace(middle - 50, middle + 14, 1281)
+        logs, ratio = (
+            log_gamma_density(a, width) - np.logaddexp((t - middle) / 2, (middle - t) / 2),
+            np.exp(a - t),
+        )
+        means, left = np.zeros((2, 3, *logs.shape))
+        for i in range(p):
+            size = 1 + ratio * max(g[i], 0.0)
+            logs -= 0.5 * (np.log(size) + t + (U[:, i] @ y) ** 2 * np.exp(-t) / size)
+            means += np.multiply.outer(cross[:, i] * (U[:, i] @ y), ratio / size)
+            left += np.multiply.outer(cross[:, i] ** 2, ratio / size)
+        weights = special.softmax(logs)
+        mean = (weights * means).sum(axis=(1, 2))
+        within = (weights * np.exp(a) * (own[:, None, None] - left)).sum(axis=(1, 2))
+        deviation = np.sqrt(within + (weights * (means - mean[:, None, None]) ** 2).sum(axis=(1, 2)))
+        np.testing.assert_allclose(law.mean[:, v], mean, rtol=0, atol=1e-5 * deviation.max())
+        np.testing.assert_allclose(law.standard_deviation[:, v], deviation, rtol=1e-4)
+
+
 def test_evidence_converges_with_the_width():
     """Three blocks of 6, 5, 4 columns and 100 rows: the evidence at infinite width is one integral over τ."""
     blocks, grams, y = few_columns([6, 5, 4], 100, 0)
