@@ -574,7 +574,8 @@ def test_interpolation_between_directions_holds_on_the_faces():
         """Σ_i log(1 + 2 Σ_k θ_k g_ki)."""
         return np.log1p(2 * np.exp(log_theta) @ values).sum(axis=1)
 
-    way = Interpolation(log_theta, np.full(3, 0.3), np.ones(len(log_theta), bool))
+    every = np.ones(len(log_theta), bool)
+    way = Interpolation(log_theta, np.full(3, 0.3), every, np.zeros(len(every)), 512)
     new = log_directions(Rule.around(np.zeros(2), 30 * np.eye(2), 512, 512, rng).points)
     assert np.exp(new).min() < 1e-9
     matrix, nearest = way.matrix(new), way.nearest(new)
@@ -587,6 +588,20 @@ def test_interpolation_between_directions_holds_on_the_faces():
     chosen = distances[:, np.argmax(nearest[:, way.used], axis=1)].diagonal()
     np.testing.assert_allclose(chosen, distances.min(axis=1))
     np.testing.assert_array_equal(np.sort(nearest, axis=1)[:, -2:], [[0.0, 1.0]] * len(new))
+
+
+def test_directions_that_coincide_do_not_displace_the_others():
+    """Behind wide networks hundreds of directions near the mass are within 0.03 of each other."""
+    from lbnn.bands.simplex import Interpolation, log_directions
+
+    rng = np.random.default_rng(0)
+    log_theta = log_directions(np.concatenate([rng.normal(size=(60, 3)), 1e-3 * rng.normal(size=(600, 3))]))
+    below = np.repeat([50.0, 0.0], [60, 600])
+    way = Interpolation(log_theta, np.full(4, 0.1), np.ones(660, bool), below, 512)
+    assert len(way.used) > 50
+    few = Interpolation(log_theta, np.full(4, 0.1), np.ones(660, bool), below, 20)
+    assert len(few.used) == 20
+    assert few.used[-1] >= 60  # of those near the mass one
 
 
 def test_the_prior_at_single_scales_is_that_along_a_direction():

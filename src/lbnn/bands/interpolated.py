@@ -159,7 +159,7 @@ class Surface:
 
 def surfaces(search: Search, group: Group) -> list[tuple[IndexArray, Surface]]:
     """Targets (V,), as positions, that share coordinates of interpolation, and the interpolation."""
-    log_theta, sets, near = group.log_theta, group.sets, _nearest(group)
+    log_theta, sets, below = group.log_theta, group.sets, _below(group)
     xp, put = namespace(group.found), search.device.put
     smooth = _smooth(group.found, search.log_prior(log_theta, group.found[LOG_SCALE, ...], group.columns))
     best = xp.argmax(group.found[LOG_INTEGRAL, ...], axis=0)[None, :]
@@ -167,22 +167,23 @@ def surfaces(search: Search, group: Group) -> list[tuple[IndexArray, Surface]]:
         to_numpy(take_rows(group.found[i, ...], best)[0, :]) for i in (LOG_SCALE, LOG_NOISE)
     )  # along the best direction
     kinds, numbers = np.unique(search.floors(scale, noise, group.columns), axis=0, return_inverse=True)
-    masks = near, *(near & ((sets == half) | (sets < 0)) for half in range(SETS))
+    masks = sets < SETS, *((sets == half) | (sets < 0) for half in range(SETS))
+    most = MOST_USED, *(MOST_USED // SETS for _ in range(SETS))
     found = []
     for number, floors in enumerate(kinds):
-        ways = tuple(Interpolation(log_theta, np.exp(floors), mask) for mask in masks)
+        ways = tuple(
+            Interpolation(log_theta, np.exp(floors), mask, below, count)
+            for mask, count in zip(masks, most, strict=True)
+        )
         members = np.flatnonzero(numbers.reshape(-1) == number)
         found.append((members, Surface(ways, take(smooth, put(members), axis=2))))
     return found
 
 
-def _nearest(group: Group) -> Mask:
-    """The `MOST_USED` directions (J,) that are fewest e-folds below the maximum of a target at least."""
+def _below(group: Group) -> Array:
+    """E-folds of every direction (J,) below the maximum of the target to which it matters most."""
     logs, xp = group.found[LOG_INTEGRAL, ...], namespace(group.found)
-    below = to_numpy(xp.max(logs - xp.max(logs, axis=0, keepdims=True), axis=1))
-    near = np.zeros(group.count, bool)
-    near[np.argsort(-below, kind="stable")[:MOST_USED]] = True
-    return near
+    return -to_numpy(xp.max(logs - xp.max(logs, axis=0, keepdims=True), axis=1))
 
 
 def _answers_on(

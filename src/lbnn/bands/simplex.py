@@ -157,15 +157,20 @@ class Interpolation:
     log_theta : (J, K)
     floors : (K,)
     chosen : (J,) of bool
-        The directions whose values are used.
+        The directions whose values may be used.
+    below : (J,)
+        Of those that do not coincide, the ones with the smallest of these numbers are used, ...
+    most : int
+        ... so many at most.
     """
 
-    def __init__(self, log_theta: Array, floors: Array, chosen: Mask) -> None:
+    def __init__(self, log_theta: Array, floors: Array, chosen: Mask, below: Array, most: int) -> None:
         self.log_theta, self.floors, near = log_theta, floors, chosen.copy()
         x, candidates = self._coordinates(log_theta), np.flatnonzero(chosen)
         near[candidates[KDTree(x[near]).query_pairs(_APART, output_type="ndarray")[:, 0]]] = False
-        self.used = np.flatnonzero(near)
-        self._spline = RBFInterpolator(x[near], np.eye(len(self.used)), kernel="quintic", degree=2)
+        distinct = np.flatnonzero(near)
+        self.used = np.sort(distinct[np.argsort(below[distinct], kind="stable")[:most]])
+        self._spline = RBFInterpolator(x[self.used], np.eye(len(self.used)), kernel="quintic", degree=2)
 
     def matrix(self, log_theta: Array) -> Array:
         """(M, J): takes values at the directions to values at others (M, K)."""
