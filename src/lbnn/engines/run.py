@@ -578,16 +578,15 @@ class Sampling:
         return answer if answer.diagnostics.ok else None
 
     def _wide_gaussian(self, last: bool) -> Answer | None:
-        """The Gaussian at the mode in many dimensions, where it reaches the target error; else the better."""
-        if last or reaches(self.gaussian, self.call):
-            fewer = self.gaussian.effective_sample_size
-            if self.rows is not None and last and fewer < self.rows[0].effective_sample_size:
-                return self.answer_of_rows
-            alone = self.gaussian.effective_share >= self.policy.gaussian_alone
-            return verdict(
-                "importance", self.gaussian, self._turned_check(), self.call, needs_check=not alone
-            )
-        return None
+        """The Gaussian at the mode in many dimensions, where it is ok; where nothing follows, it or rows."""
+        if not last and not reaches(self.gaussian, self.call):
+            return None
+        fewer = self.gaussian.effective_sample_size
+        if last and self.rows is not None and fewer < self.rows[0].effective_sample_size:
+            return self.answer_of_rows
+        alone = self.gaussian.effective_share >= self.policy.gaussian_alone
+        answer = verdict("importance", self.gaussian, self._turned_check(), self.call, needs_check=not alone)
+        return answer if last or answer.diagnostics.ok else None
 
     def _turned_check(self) -> Estimate | None:
         """The Gaussian at the mode in the frame in which the scale is diagonal there, if that serves."""
