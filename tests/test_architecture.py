@@ -36,7 +36,7 @@ STRANGERS = {
     "scale.measure": {"scale.prior"},
     "engines": {"data", "noise"},
     "predict": {"engines", "noise"},
-    "predict.network": {"data.spectrum", "scale.prior"},
+    "predict.part": {"data.spectrum", "scale.prior"},
     "predict.feature_kernel": {"data.spectrum", "scale.prior"},
     "matrix_gig": {"data.spectrum", "noise", "predict"},
     "selection": {"theories", "cross_validation"},

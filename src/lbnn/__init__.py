@@ -35,11 +35,7 @@ if (
     from lbnn.matrix_gig.distribution import MatrixGIG as MatrixGIG
     from lbnn.network import Network as Network
     from lbnn.posterior import Posterior as Posterior
-    from lbnn.predict.affine import AffinePredictive as AffinePredictive
-    from lbnn.predict.atoms import AtomPredictive as AtomPredictive
-    from lbnn.predict.model_average import MixturePredictive as MixturePredictive
-    from lbnn.predict.network import NetworkPredictive as NetworkPredictive
-    from lbnn.predict.predictive import ConditionedPredictive as ConditionedPredictive
+    from lbnn.predict.given import Given as Given
     from lbnn.predict.predictive import Predictive as Predictive
     from lbnn.scale.measure import ScaleMeasure as ScaleMeasure
     from lbnn.scale.phases import Phase as Phase
@@ -60,26 +56,22 @@ if (
 #: The module that each public name is imported from, below `lbnn`; a public module is its own.
 _HOME = {
     "AccuracyWarning": "_base.errors",
-    "AffinePredictive": "predict.affine",
-    "AtomPredictive": "predict.atoms",
     "BandedRegressor": "estimator",
     "Bands": "bands",
     "BandsFit": "bands",
     "BandsPredictive": "bands",
     "Comparison": "theories.comparison",
-    "ConditionedPredictive": "predict.predictive",
     "DataWarning": "_base.errors",
     "Diagnostics": "engines",
     "EvidenceEstimate": "engines",
     "EvidenceGrid": "selection.grid",
     "ExtrapolationWarning": "_base.errors",
+    "Given": "predict.given",
     "LBNNRegressor": "estimator",
     "LearningCurve": "learning_curves.curve",
     "LeaveOneOut": "cross_validation",
     "MatrixGIG": "matrix_gig.distribution",
-    "MixturePredictive": "predict.model_average",
     "Network": "network",
-    "NetworkPredictive": "predict.network",
     "Phase": "scale.phases",
     "Phases": "scale.phases",
     "Plan": "engines",

@@ -28,9 +28,10 @@ from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.kind import Noise
 from lbnn.noise.make import make_noise, noise_kind
 from lbnn.noise.missing import observed_likelihood, plain_formula, refilled
-from lbnn.posterior import Posterior
-from lbnn.predict.conditional import ConditionalProcess
-from lbnn.predict.network import NetworkPredictive
+from lbnn.posterior import Posterior, WithoutData
+from lbnn.predict.predictive import Predictive
+from lbnn.predict.process import Process
+from lbnn.scale.draws import Draws
 from lbnn.scale.prior import ScalePrior
 from lbnn.views.posterior import ViewPosterior
 
@@ -151,7 +152,7 @@ class Network:
         *,
         target_error: float = TARGET_ERROR,
         seed: Seed = 0,
-    ) -> NetworkPredictive:
+    ) -> Predictive:
         """The function-space prior of the outputs at inputs X.
 
         Parameters
@@ -164,7 +165,7 @@ class Network:
 
         Returns
         -------
-        NetworkPredictive
+        Predictive
             Its `log_density(F)` is the paper's p_d(F | X).
         """
         inputs = check.matrix(X, "X")
@@ -176,8 +177,8 @@ class Network:
         no_data = GaussianLikelihood(np.zeros(0), np.zeros((0, count)), 0.0, 0, math.inf)
         inference = infer(self.scale_prior(count), no_data, outputs is None, options)
         warn_of(inference.diagnostics.messages)
-        process = ConditionalProcess(np.zeros(0), no_data.targets, math.inf)
-        return NetworkPredictive(projection, process, inference.measure)
+        process = Process.of(Draws.of(inference.measure, math.inf), no_data.eigenvalues, no_data.targets)
+        return Predictive.of(process, projection, outputs is None, WithoutData.of(inference.measure))
 
     def condition(
         self,

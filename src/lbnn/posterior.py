@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from lbnn import archive
 from lbnn._base import check
 from lbnn._base.arrays import to_numpy
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.cross_validation import LeaveOneOut, kept_targets, left_out_scores
 from lbnn.cross_validation.cells import left_out_rows
 from lbnn.data.bases import InputBasis
@@ -24,12 +24,11 @@ from lbnn.data.projection import Projection, TrainingProjection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import ScaleInference
 from lbnn.engines.conditioned import Conditioned, scale_picture
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.missing import PartialLikelihood
 from lbnn.likelihood.views import ViewLikelihood
 from lbnn.noise.kind import Noise
 from lbnn.noise.missing import level_shares, partial_likelihood
-from lbnn.predict.affine import AffinePredictive
-from lbnn.predict.atoms import AtomPredictive
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.feature_kernel import average_layer_kernel, average_layer_kernels
 from lbnn.predict.missing import (
@@ -38,12 +37,15 @@ from lbnn.predict.missing import (
     ObservedProcess,
     TableProcess,
     most_draws,
-    table_predictive,
+    table_part,
 )
-from lbnn.predict.network import NetworkPredictive
+from lbnn.predict.part import Evidence
+from lbnn.predict.predictive import Predictive
+from lbnn.predict.process import Process
 from lbnn.predict.weights import sample_weights
 from lbnn.scale.bartlett import product
-from lbnn.scale.measure import ScaleMeasure
+from lbnn.scale.draws import Draws
+from lbnn.scale.measure import ExtendableLaw, ScaleMeasure
 from lbnn.scale.prior import ScalePrior
 
 #: What a file of `Posterior.save` holds.
@@ -145,7 +147,7 @@ class Posterior(Conditioned):
         cross_gram: ArrayLike | None = None,
         test_gram: ArrayLike | None = None,
         views: ArrayLike | None = None,
-    ) -> NetworkPredictive | AffinePredictive | AtomPredictive:
+    ) -> Predictive:
         """The posterior predictive of the network's outputs.
 
         Parameters
@@ -157,11 +159,6 @@ class Posterior(Conditioned):
             among test points. The two may also be given without their names, in this order.
         views : (p̂, 1, n0), optional
             After `condition_views` with one view, instead of X_test.
-
-        Returns
-        -------
-        NetworkPredictive, or AffinePredictive where each output has a noise of its own, or AtomPredictive
-        where some targets were not observed
         """
         if views is not None:
             single = check.real_array(views, "views")
@@ -174,47 +171,49 @@ class Posterior(Conditioned):
         law = self._predictive_at(
             self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
         )
-        root = self.noise.root
-        if root is None:
-            return law
-        return AffinePredictive(law, root, np.zeros(len(root)), 0.0, law.single_output)
+        return law if self.noise.root is None else law.affine(self.noise.root)
 
-    def _predictive_at(
-        self, projection: Projection, *, levels: bool = True
-    ) -> NetworkPredictive | AtomPredictive:
+    def _predictive_at(self, projection: Projection, *, levels: bool = True) -> Predictive:
         """The predictive at projected test points, with the outputs in units of `noise.deviations`.
 
         A table with missing cells may have levels of its outputs, which are left out where these are not
         points but differences between points.
         """
-        if self.missing is not None:
-            process, weights = self._table_process
-            points = self.noise.transform_projection(projection, self.spectrum)
-            if not levels:
-                process = process.without_levels()
-            elif self.missing.centred:  # levels are known up to the mean of the private inputs
-                points = points.shifted(self.noise.coupling / float(self.missing.weights.sum()))
-            return table_predictive(
-                process,
-                points,
-                weights,
-                (self.noise.variance, self.noise.coupling),
-                self.spectrum.single_output,
-                self.scale.law,
-                self._extended if levels else None,
-            )
-        units = self.noise.deviations
-        return NetworkPredictive(
-            self.noise.transform_projection(projection, self.spectrum),
-            self._process,
-            self._scale_in_units,
-            coupling=self.noise.coupling,
-            units=1.0 if units is None else 1 / units,
-        )
+        single = self.spectrum.single_output
+        if self.missing is None:
+            return Predictive.of(self._predictions, projection, single, self._evidence)
+        process, weights, groups = self._table_process
+        points = self.noise.transform_projection(projection, self.spectrum)
+        if not levels:
+            process = process.without_levels()
+        elif self.missing.centred:  # levels are known up to the mean of the private inputs
+            points = points.shifted(self.noise.coupling / float(self.missing.weights.sum()))
+        noise, extended = (self.noise.variance, self.noise.coupling), self._extended if levels else None
+        part = table_part(process, points, weights, groups, noise, self.scale.law, extended)
+        return Predictive((part,), single)
 
-    def _differences_at(self, projection: Projection) -> NetworkPredictive | AtomPredictive:
+    def _differences_at(self, projection: Projection) -> Predictive:
         """The predictive of differences of the function between points, projected; levels cancel."""
         return self._predictive_at(projection, levels=False)
+
+    @property
+    def _evidence(self) -> Evidence | None:
+        """Itself, where outlying points can be integrated anew as more data."""
+        if math.isinf(self.noise.variance):
+            return WithoutData.of(self.inference.measure)
+        extendable = isinstance(self.inference.measure.law, ExtendableLaw)
+        return self if extendable and not self.scale.deterministic else None
+
+    def log_density_of_rows(self, explained: Array, rest: Array, values: Array) -> float:
+        """Log density of rows Φ (k, r), R (k, k) and values (k, n_d), in units of the noise, given the data.
+
+        The log evidence with these rows among the data less that without them.
+        """
+        law, root = self.inference.measure.law, self.noise.root
+        assert isinstance(law, ExtendableLaw)
+        more = self.spectrum.with_rows(explained, rest, values if root is None else values @ root.T)
+        ratio = law.log_ratio(self.noise.with_rows(more).likelihood(more)) + self.spectrum.log_jacobian
+        return ratio if root is None else ratio + len(values) * float(np.linalg.slogdet(root)[1])
 
     def feature_kernel(
         self,
@@ -418,10 +417,10 @@ class Posterior(Conditioned):
         return partial_likelihood(self._table, self.missing, self.noise.variance)
 
     @cached_property
-    def _table_process(self) -> tuple[TableProcess, Array]:
+    def _table_process(self) -> tuple[TableProcess, Array, IndexArray | None]:
         """The Gaussian process given draws of the scale and the observed cells.
 
-        Also the weights (m,) of the draws.
+        Also the weights (m,) and groups (m,) of the draws.
         """
         cells, noise, measure = self.missing, self.noise.variance, self.scale
         assert cells is not None
@@ -432,11 +431,13 @@ class Posterior(Conditioned):
         most = most_draws(size, self.diagnostics.effective_sample_size)
         chosen, weights = measure._thinned(most)
         scales = measure.scales[chosen]
+        groups = None if measure.groups is None else measure.groups[chosen]
         if rows is not None:
-            return ObservedProcess.of(cells, rows, cells.features(data), noise, scales), weights
+            return ObservedProcess.of(cells, rows, cells.features(data), noise, scales), weights, groups
         level = noise / float(cells.weights.sum()) if cells.centred else 0.0
         likelihood = partial_likelihood(data, cells, noise)
-        return CompletedProcess(likelihood, level_shares(cells), cells.level, level, scales), weights
+        completed = CompletedProcess(likelihood, level_shares(cells), cells.level, level, scales)
+        return completed, weights, groups
 
     def _extended(self, row: AddedRow) -> ViewLikelihood:
         """The likelihood of the observed cells and of one more row."""
@@ -476,6 +477,31 @@ class Posterior(Conditioned):
         return self.noise.scale_of_outputs(self.inference.measure, len(self.prior.widths) + 1)
 
     @cached_property
+    def _predictions(self) -> Process:
+        """The Gaussian processes given the draws of the scale, in units of `noise.deviations`."""
+        noise = self.noise
+        draws = Draws.of(self._scale_in_units, noise.variance, noise.coupling, noise.root)
+        return Process.of(draws, self.spectrum.eigenvalues, self._process.targets)
+
+    @cached_property
     def _scale_in_units(self) -> ScaleMeasure:
         """The law of the scale in units of `noise.deviations`."""
         return self.noise.scale_in_units(self.inference.measure, len(self.prior.widths) + 1)
+
+
+@dataclass(frozen=True)
+class WithoutData:
+    """A law of the scale before any data."""
+
+    law: ExtendableLaw
+
+    @classmethod
+    def of(cls, measure: ScaleMeasure) -> WithoutData | None:
+        """The law behind draws, if it can be integrated anew."""
+        law = measure.law
+        return cls(law) if isinstance(law, ExtendableLaw) and not measure.deterministic else None
+
+    def log_density_of_rows(self, explained: Array, rest: Array, values: Array) -> float:
+        """Of function values: their log evidence as data without noise."""
+        eigenvalues, axes = np.linalg.eigh(rest + explained @ explained.T)
+        return self.law.log_ratio(GaussianLikelihood(eigenvalues, axes.T @ values, 0.0, len(values), 0.0))

@@ -168,7 +168,7 @@ def test_round_trip_is_exact(name: str, tmp_path: Path) -> None:
 def test_leave_one_out_survives(name: str) -> None:
     posterior = made(name)
     again = lbnn.Posterior._unpacked(*posterior._packed())
-    vectors, spectrum = posterior.predict().projection.explained, posterior.spectrum
+    vectors, spectrum = posterior.spectrum.project().explained, posterior.spectrum
     Y = vectors @ (spectrum.targets / np.sqrt(spectrum.eigenvalues)[:, None])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lbnn.AccuracyWarning)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -366,17 +367,19 @@ def test_density_of_a_mixture_integrated_anew_is_that_of_its_models(monkeypatch)
     """Points with few effective draws, all models that matter: the average over models with their weights."""
     model = LBNNRegressor(width=(3,)).fit(X[:12], Y[:12])
     law = model.predictive(X[12:16]).with_noise()
-    assert len(law.components) > 2
+    assert len(law.parts) > 2
     values = Y[12:16].reshape(law.shape)
     drawn = law.pointwise_log_density(values)
-    by_model = np.stack([each.pointwise_log_density(values) for each in law.components])
-    expected = special.logsumexp(by_model, axis=0, b=law.weights[:, None])
-    monkeypatch.setattr("lbnn.predict.model_average._FEWEST_DRAWS", 1e9)
+    models = [replace(law, parts=(replace(part, share=1.0),)) for part in law.parts]
+    by_model = np.stack([each.pointwise_log_density(values) for each in models])
+    expected = special.logsumexp(by_model, axis=0, b=law.shares[:, None])
+    monkeypatch.setattr(
+        lbnn.Predictive, "_few", lambda self, terms, found: (np.ones(terms.shape[1], bool), 1.0)
+    )
     np.testing.assert_allclose(law.pointwise_log_density(values), expected, atol=0.02)
-    terms = [
-        math.log(weight) + each._point_terms(values)
-        for weight, each in zip(law.weights, law.components, strict=True)
-    ]
+    with np.errstate(divide="ignore"):
+        shares = [np.log(part.share * part.weights)[:, None] for part in law.parts]
+    terms = [log + part.point_terms(values, slice(None)) for log, part in zip(shares, law.parts, strict=True)]
     effective = effective_atoms(np.concatenate(terms))  # the average of n draws has the relative error 1/√n
     assert (np.abs(drawn - expected) < 4 / np.sqrt(effective)).all()
     assert effective.min() > 20

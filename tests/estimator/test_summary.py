@@ -72,7 +72,8 @@ def test_averaged_models_share_one_projection_and_the_leverage():
     model = LBNNRegressor(depth=1).fit(X[:15], Y[:15, 0])
     law = model.predictive(X[20:24])
     assert len(model.models_) > 3
-    for component, fitted in zip(law.components, model.models_, strict=True):
+    for part, fitted in zip(law.parts, model.models_, strict=True):
+        component = replace(law, parts=(replace(part, share=1.0),))
         again = fitted.predictive(*model._state.transform.test(X[20:24]))
         np.testing.assert_allclose(component.mean, again.mean, rtol=1e-10)
         np.testing.assert_allclose(component.covariance, again.covariance, rtol=1e-10)

@@ -9,7 +9,7 @@ from scipy import stats
 from lbnn.cross_validation.averages import left_out_log_weights
 from lbnn.data.spectrum import Spectrum
 from lbnn.free_noise.left_out import free_noise_scores
-from lbnn.scale.signal_noise import SignalNoiseDraws
+from lbnn.scale.draws import Draws
 
 
 @pytest.mark.parametrize("shape", [(5, 9), (7, 2)], ids=["wide", "tall"])
@@ -20,7 +20,7 @@ def test_scores_are_those_of_dense_covariances(shape, weighted):
     rows, outputs, count = shape[0], 2, 200
     X, Y = rng.normal(size=shape), rng.normal(size=(rows, outputs))
     w = rng.uniform(0.2, 3.0, rows) if weighted else np.ones(rows)
-    draws = SignalNoiseDraws(
+    draws = Draws(
         np.array([[1.0, 0.0], [0.5, 0.8]]) + 0.02 * rng.normal(size=(count, 2, 2)),
         rng.uniform(0.95, 1.05, (count, 2)),
         np.full(count, 1 / count),

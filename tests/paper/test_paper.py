@@ -19,7 +19,7 @@ from lbnn.paper import progress, registry
 from lbnn.paper.cli import main
 from lbnn.paper.page import output
 from lbnn.paper.page.words import number, prose
-from lbnn.predict.curves import AtomCurves
+from lbnn.predict.process import Process
 
 ROOT = Path(__file__).resolve().parents[2]
 CONCEPTS = ROOT / "docs" / "concepts.md"
@@ -106,13 +106,8 @@ def test_every_claim_holds_with_all_draws_and_another_seed(tmp_path):
 
 
 def test_a_broken_formula_fails_its_claim(tmp_path, monkeypatch):
-    honest = AtomCurves.averages.func
-
-    def broken(self):
-        varying, shrunken = honest(self)
-        return varying, 1.01 * shrunken
-
-    monkeypatch.setattr(AtomCurves, "averages", property(broken))
+    honest = Process.left
+    monkeypatch.setattr(Process, "left", lambda self, some: 1.01 * honest(self, some))
     assert main(["--only", "posterior.given-scale", "posterior.mean", "--out", str(tmp_path)]) == 1
     covariance, mean = read(tmp_path)
     assert (covariance["verdict"], mean["verdict"]) == ("fails", "holds")

@@ -1,4 +1,4 @@
-"""AffinePredictive against dense mixtures of Gaussians built atom by atom, and against itself."""
+"""Predictives in other units against dense mixtures of Gaussians built atom by atom, and against itself."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 from scipy import special, stats
 
 import lbnn
-from lbnn import AffinePredictive, MixturePredictive
-from lbnn.predict.predictive import log_average
+from tests.helpers.predictives import affine
 from tests.helpers.problems import make_problem
 from tests.referees.statistics import assert_agrees
 
@@ -20,37 +19,43 @@ OFFSET = np.array([4.0, -2.0])
 LEVEL = 0.3
 
 
-def make_law(outputs=2, widths=(6,), seed=0, level=LEVEL, beta=4.0) -> AffinePredictive:
+def make_inner(outputs=2, widths=(6,), seed=0, beta=4.0) -> lbnn.Predictive:
     problem = make_problem(12, 20, outputs, seed=seed, points=3)
-    inner = lbnn.Network(widths).condition(problem.X, problem.Y, beta=beta).predict(problem.X_test)
+    return lbnn.Network(widths).condition(problem.X, problem.Y, beta=beta).predict(problem.X_test)
+
+
+def make_law(outputs=2, widths=(6,), seed=0, level=LEVEL, beta=4.0) -> lbnn.Predictive:
     size = outputs or 1
-    return AffinePredictive(inner, MATRIX[:size, :size], OFFSET[:size], level, outputs is None)
+    inner = make_inner(outputs, widths, seed, beta)
+    return affine(inner, MATRIX[:size, :size], OFFSET[:size], level, outputs is None)
 
 
 @pytest.fixture(scope="module")
-def law() -> AffinePredictive:
+def law() -> lbnn.Predictive:
     return make_law()
 
 
-def dense_atoms(law: AffinePredictive):
+def dense_atoms(law: lbnn.Predictive):
     """Weights, means (p̂ n_d,) and covariances (p̂ n_d, p̂ n_d) given every atom, all by Kronecker products."""
-    process, projection = law.predictive.process, law.predictive.projection
+    (part,) = law.parts
+    process, projection = part.process, part.points
+    variance = float(process.draws.variances[0])
     points, outputs = law.shape
     gram = np.diag(process.eigenvalues)  # training points in the eigenbasis
     cross = projection.explained * np.sqrt(process.eigenvalues)
     test = projection.unexplained_gram + projection.explained @ projection.explained.T
-    noise = law.predictive.observation_noise * np.eye(points) + law.level_variance
-    every_point = np.kron(np.eye(points), law.matrix)
+    noise = variance * (part.noisy * np.eye(points) + part.level)
+    every_point = np.kron(np.eye(points), part.matrix)
     atoms = []
-    for scale in law.predictive.measure.scales:
-        train = np.kron(gram, scale) + process.noise_variance * np.eye(len(gram) * outputs)
+    for scale in process.draws.signal:
+        train = np.kron(gram, scale) + variance * np.eye(len(gram) * outputs)
         gain = np.linalg.solve(train, np.kron(cross, scale).T).T
         mean = gain @ process.targets.ravel()
         covariance = np.kron(test, scale) - gain @ np.kron(cross, scale).T + np.kron(noise, np.eye(outputs))
         atoms.append(
-            (every_point @ mean + np.tile(law.offset, points), every_point @ covariance @ every_point.T)
+            (every_point @ mean + np.tile(part.offset, points), every_point @ covariance @ every_point.T)
         )
-    return law.predictive.measure.weights, *(np.stack(part) for part in zip(*atoms, strict=True))
+    return part.weights, *(np.stack(part) for part in zip(*atoms, strict=True))
 
 
 def test_moments_are_those_of_the_dense_mixture(law):
@@ -79,12 +84,19 @@ def test_joint_density_of_observations_is_that_of_the_dense_mixture(level):
     assert law.log_density(Y) == pytest.approx(special.logsumexp(terms, b=weights), abs=1e-9)
 
 
-def test_function_with_a_level_has_no_joint_density_on_offer(law):
-    with pytest.raises(ValueError, match=r"uncertain level.*with_noise"):
-        law.log_density(law.mean)
-    certain = make_law(level=0.0)
-    inner = certain.predictive.log_density(certain.predictive.mean)
-    assert certain.log_density(certain.mean) == pytest.approx(inner - 3 * np.log(np.linalg.det(MATRIX)))
+def test_joint_density_of_a_function_with_a_level_is_that_of_the_dense_mixture(law):
+    weights, means, covariances = dense_atoms(law)
+    F = law.mean + 0.3 * np.random.default_rng(1).normal(size=law.shape)
+    terms = [
+        stats.multivariate_normal(m, c).logpdf(F.ravel()) for m, c in zip(means, covariances, strict=True)
+    ]
+    assert law.log_density(F) == pytest.approx(special.logsumexp(terms, b=weights), abs=1e-9)
+
+
+def test_joint_density_of_a_function_in_other_units():
+    certain, inner = make_law(level=0.0), make_inner()
+    expected = inner.log_density(inner.mean) - 3 * np.log(np.linalg.det(MATRIX))
+    assert certain.log_density(certain.mean) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("noisy", [False, True])
@@ -106,7 +118,7 @@ def test_pointwise_density_is_that_of_the_dense_mixture(law, noisy):
 def test_pointwise_and_joint_density_agree_at_one_point():
     problem = make_problem(12, 20, None, seed=3, points=1)
     inner = lbnn.Network((4, 4)).condition(problem.X, problem.Y, beta=3.0).predict(problem.X_test)
-    law = AffinePredictive(inner, np.array([[2.0]]), np.array([1.0]), 0.2, True).with_noise()
+    law = affine(inner, np.array([[2.0]]), np.array([1.0]), 0.2, True).with_noise()
     Y = law.mean + 0.7
     assert law.pointwise_log_density(Y)[0] == pytest.approx(law.log_density(Y), abs=1e-8)
 
@@ -131,7 +143,7 @@ def test_one_dimensional_targets_drop_the_output_axis():
     assert law.sample(5, 0).shape == (5, 3)
     np.testing.assert_allclose(np.diag(law.covariance), law.variance)
     np.testing.assert_allclose(
-        law.covariance, MATRIX[0, 0] ** 2 * (law.predictive.covariance + LEVEL), rtol=1e-12
+        law.covariance, MATRIX[0, 0] ** 2 * (make_inner(None).covariance + LEVEL), rtol=1e-12
     )
 
 
@@ -145,7 +157,7 @@ def test_draws_have_the_moments(law):
 
 def test_a_mixture_of_equals_is_the_same(law):
     noisy = law.with_noise()
-    mixture = MixturePredictive((law, law), np.array([0.3, 0.7])).with_noise()
+    mixture = lbnn.Predictive.average((law, law), np.array([0.3, 0.7])).with_noise()
     Y = noisy.mean + 0.4
     for name in ("mean", "variance", "standard_deviation", "output_covariance", "covariance"):
         np.testing.assert_allclose(getattr(mixture, name), getattr(noisy, name), rtol=1e-12)
@@ -157,7 +169,7 @@ def test_a_mixture_of_equals_is_the_same(law):
 def test_a_mixture_obeys_the_laws_of_total_expectation_and_variance():
     parts = make_law(), make_law(widths=(3,), beta=9.0)
     weights = np.array([0.25, 0.75])
-    mixture = MixturePredictive(parts, weights).with_noise()
+    mixture = lbnn.Predictive.average(parts, weights).with_noise()
     means = np.stack([part.mean for part in parts])
     second = np.stack([part.with_noise().variance + part.mean**2 for part in parts])
     np.testing.assert_allclose(mixture.mean, np.tensordot(weights, means, 1))
@@ -170,13 +182,19 @@ def test_a_mixture_obeys_the_laws_of_total_expectation_and_variance():
     assert_agrees(below, np.full_like(below, np.sqrt(0.16 / 20_000)), np.full_like(below, 0.2))
 
 
+def with_weights(law: lbnn.Predictive, weights: np.ndarray) -> lbnn.Predictive:
+    """The same draws with other weights, of which no law is known."""
+    (part,) = law.parts
+    draws = replace(part.draws, weights=weights, groups=None)
+    return replace(law, parts=(replace(part, process=part.process.with_draws(draws), evidence=None),))
+
+
 def test_weights_may_underflow(law):
-    measure = law.predictive.measure
-    tiny = np.full(len(measure.weights), 1e-320)
+    tiny = np.full(len(law.parts[0].weights), 1e-320)
     tiny[0] = 1.0
     tiny[1] = 0.0
-    alone = replace(law, predictive=replace(law.predictive, measure=replace(measure, weights=tiny)))
+    alone = with_weights(law, tiny)
     Y = law.mean + 50.0  # where an atom of no weight has the larger density
-    densities = alone.point_log_densities(Y)
+    densities = alone.parts[0].point_terms(Y, slice(None))
     expected = np.logaddexp(densities[0], special.logsumexp(densities[2:], axis=0) + math.log(1e-320))
-    np.testing.assert_allclose(log_average(tiny, densities), expected, rtol=1e-3)
+    np.testing.assert_allclose(alone.pointwise_log_density(Y), expected, rtol=1e-3)

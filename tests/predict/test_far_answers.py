@@ -12,6 +12,8 @@ from scipy import stats
 
 import lbnn
 from benchmarks.far_answers import campaign
+from lbnn.predict import outputs, part
+from tests.helpers.predictives import affine
 from tests.referees.dense_line import Line
 
 NOISE = 30530.29794880848
@@ -32,10 +34,8 @@ def test_an_outlier_beyond_the_nodes() -> None:
 
 
 def test_the_posterior_s_nodes_alone_miss_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the bound on what nodes may miss the answer is 31 nats low."""
-    from lbnn.predict import one_output
-
-    monkeypatch.setattr(one_output, "_MISSED", math.inf)
+    """Without a look beyond the nodes the answer is 31 nats low."""
+    monkeypatch.setattr(outputs, "mass_beyond", lambda line, terms, totals: np.zeros(len(totals), bool))
     predictive, line, value = noisy()
     assert predictive.pointwise_log_density([value])[0] < line.log_density(value, noisy=True) - 30
 
@@ -108,11 +108,11 @@ def test_affine_and_averaged_quantiles_are_those_of_their_parts() -> None:
     inner = mixture.condition(np.array([[1.0, 0.0]]), np.array([0.7]), math.inf).predict([[0.3, 1.2]])
     tail = 2.0**-44  # whose complement is a double
     low, high = inner.quantile([tail, 1 - tail])[:, 0]
-    mirrored = lbnn.AffinePredictive(inner, np.array([[-2.0]]), np.array([5.0]), single_output=True)
+    mirrored = affine(inner, np.array([[-2.0]]), np.array([5.0]), single_output=True)
     np.testing.assert_allclose(
         mirrored.quantile([1 - tail, tail])[:, 0], [5 - 2 * low, 5 - 2 * high], rtol=1e-12
     )
-    both = lbnn.MixturePredictive((inner, inner), np.array([0.3, 0.7]))
+    both = lbnn.Predictive.average((inner, inner), np.array([0.3, 0.7]))
     np.testing.assert_allclose(both.quantile([tail, 1 - tail])[:, 0], [low, high], rtol=1e-12)
 
 
@@ -157,15 +157,13 @@ def test_joint_density_near_training_points(beta: float, noisy: bool) -> None:
 
 def test_roots_and_gram_matrices_give_the_same_densities(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where both keep their digits, for several outputs too."""
-    from lbnn.predict import density
-
     rng = np.random.default_rng(1)
     X, Y, X_test = rng.normal(size=(6, 9)), rng.normal(size=(6, 2)), rng.normal(size=(3, 9))
     post = lbnn.Network((8,)).condition(X, Y, 5.0)
     for predictive in (post.predict(X_test), post.predict(X_test).with_noise()):
         monkeypatch.undo()
         by_gram = predictive.log_density(predictive.mean)
-        monkeypatch.setattr(density, "_GRAM_ROUNDING", 0.0)
+        monkeypatch.setattr(part, "_GRAM_ROUNDING", 0.0)
         assert predictive.log_density(predictive.mean) == pytest.approx(by_gram, rel=1e-11)
 
 
@@ -196,6 +194,6 @@ def test_variances_from_second_moments_are_those_of_the_atoms(points: int) -> No
     full = np.diagonal(predictive.output_covariance, axis1=1, axis2=2)
     np.testing.assert_allclose(predictive.variance, full, rtol=1e-10)
     matrix = rng.normal(size=(2, 3))
-    affine = lbnn.AffinePredictive(predictive, matrix, np.zeros(2), 0.3)
-    expected = np.diagonal(affine.output_covariance, axis1=1, axis2=2)
-    np.testing.assert_allclose(affine.variance, expected, rtol=1e-10)
+    image = affine(predictive, matrix, np.zeros(2), 0.3)
+    expected = np.diagonal(image.output_covariance, axis1=1, axis2=2)
+    np.testing.assert_allclose(image.variance, expected, rtol=1e-10)

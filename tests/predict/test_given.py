@@ -8,6 +8,7 @@ from scipy import stats
 
 import lbnn
 from lbnn.predict.quantile import mixture_quantile
+from tests.helpers.predictives import affine
 
 RNG = np.random.default_rng(0)
 X, NEW = RNG.normal(size=(30, 8)), RNG.normal(size=(4, 8))
@@ -24,7 +25,7 @@ def law(request):
 
 def test_one_atom_is_a_gaussian_given_part_of_it():
     law = lbnn.Network(widths=()).condition(X, Y, beta=1.0).predict(NEW).with_noise()
-    mixed = lbnn.AffinePredictive(law, MIX, np.ones(3), 0.1)
+    mixed = affine(law, MIX, np.ones(3), 0.1)
     told = mixed.given(PARTLY)
     mean, covariance = mixed.mean, mixed.output_covariance
     values = mean + np.array([0.3, -1.0, 2.0])
@@ -99,8 +100,8 @@ def test_data_of_the_model_are_covered():
 def test_models_are_weighted_by_what_is_known():
     """Two models of one point: the one under which the known value is likely takes over."""
     posterior = lbnn.Network(widths=()).condition(X, Y, beta=1.0).predict(NEW[:1]).with_noise()
-    near, far = (lbnn.AffinePredictive(posterior, np.eye(3), np.full(3, shift)) for shift in (0.0, 50.0))
-    both = lbnn.MixturePredictive((near, far), np.array([0.5, 0.5]))
+    near, far = (affine(posterior, np.eye(3), np.full(3, shift)) for shift in (0.0, 50.0))
+    both = lbnn.Predictive.average((near, far), np.array([0.5, 0.5]))
     told = both.given(near.mean + np.array([[0.0, np.nan, np.nan]]))
     np.testing.assert_allclose(told.mean[0, 1:], near.mean[0, 1:], atol=1e-6)
 

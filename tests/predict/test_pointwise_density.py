@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import lbnn
-from lbnn._base.warn import warn
-from lbnn.predict import network as network_predictive
-from lbnn.predict import pointwise
-from lbnn.predict.affine import AffinePredictive
-from lbnn.scale.measure import ScaleMeasure
+from lbnn.predict import predictive
+from lbnn.predict.part import Part
+from lbnn.scale.draws import Draws
+from tests.helpers.predictives import affine
 
 
 def problem(outputs, seed=0):
@@ -65,10 +64,10 @@ def test_a_level_is_noise_of_another_size(outputs, noisy):
     posterior = lbnn.Network((4,)).condition(X, Y, beta=5.0)
     inner = posterior.predict(test[:1])
     inner = inner.with_noise() if noisy else inner
-    law = AffinePredictive(inner, 2 * np.eye(outputs), np.ones(outputs), level_variance=0.01)
+    law = affine(inner, 2 * np.eye(outputs), np.ones(outputs), level_variance=0.01)
     y = law.mean + 30 * law.standard_deviation * direction
     fine = lbnn.Network((4,)).condition(X, Y, beta=5.0, seed=3).predict(test[:1])
-    wide = replace(law, predictive=fine.with_noise() if noisy else fine)
+    wide = affine(fine.with_noise() if noisy else fine, 2 * np.eye(outputs), np.ones(outputs), 0.01)
     # the level as one more input of variance one, seen by this point alone, is the same law up to order 1/β
     assert np.isfinite(law.pointwise_log_density(y)).all()
     assert abs(law.pointwise_log_density(y)[0] - wide.pointwise_log_density(y)[0]) < 0.5
@@ -81,7 +80,7 @@ def test_units_of_outputs_do_not_matter_at_an_outlier():
     inner = lbnn.Network((4,)).condition(X, Y, beta=5.0).predict(test[:1]).with_noise()
     y = inner.mean + 20 * direction
     units = np.diag([1e3, 1.0, 1e-3])
-    outer = AffinePredictive(inner, units, np.zeros(3))
+    outer = affine(inner, units, np.zeros(3))
     assert outer.pointwise_log_density(y @ units)[0] == pytest.approx(
         inner.pointwise_log_density(y)[0], abs=1e-6
     )
@@ -90,47 +89,51 @@ def test_units_of_outputs_do_not_matter_at_an_outlier():
 def test_atoms_without_a_law_say_what_they_rest_on():
     X, Y, test, direction = problem(3)
     law = lbnn.Network((4,)).condition(X, Y, beta=5.0).predict(test).with_noise()
-    bare = replace(law, measure=replace(law.measure, law=None))
+    bare = replace(law, parts=(replace(law.parts[0], evidence=None),))
     far = law.mean + np.array([[0.0], [0.5], [30.0]]) * direction
-    with pytest.warns(lbnn.AccuracyWarning, match="densities of 1 of 3 points"):
+    with pytest.warns(lbnn.AccuracyWarning, match="1 of 3 densities rest on fewer than 50 effective draws"):
         bare.pointwise_log_density(far)
 
 
 def test_a_singular_draw_of_coupled_noise_has_no_density_elsewhere():
     """Beside other draws it counts with its weight and density zero; alone it determines the outputs."""
     X, Y, test, _ = problem(2)
-    law = lbnn.Network((4,)).condition(X, Y, beta=5.0, noise="coupled").predict(test).with_noise()
-    regular = law.measure.scales[:1]
+    posterior = lbnn.Network((4,)).condition(X, Y, beta=5.0, noise="coupled")
+    (part,) = posterior.predict(test).with_noise().parts
+    regular = posterior.scale.scales[:1]
     both = np.concatenate([regular, np.diag([1.0, 0.0])[None]])
-    of_two = replace(law, measure=lbnn.ScaleMeasure(both, np.array([0.25, 0.75]), False))
-    of_one = replace(law, measure=lbnn.ScaleMeasure(regular, np.ones(1), False))
-    values = law.mean + 0.1
-    np.testing.assert_allclose(
-        of_two.point_log_densities(values)[0], of_one.point_log_densities(values)[0], rtol=1e-12
-    )
-    assert (of_two.point_log_densities(values)[1] == -np.inf).all()
-    singular = replace(law, measure=lbnn.ScaleMeasure(both[1:], np.ones(1), False))
+
+    def terms(scales, weights, values):
+        draws = Draws.of(lbnn.ScaleMeasure(scales, weights, False), 0.0, 0.2)
+        return replace(part, process=part.process.with_draws(draws)).point_terms(values, slice(None))
+
+    values = part.mean + 0.1
+    of_two, of_one = terms(both, np.array([0.25, 0.75]), values), terms(regular, np.ones(1), values)
+    np.testing.assert_allclose(of_two[0], of_one[0], rtol=1e-12)
+    assert (of_two[1] == -np.inf).all()
     with pytest.raises(ValueError, match="do not determine"):
-        singular.point_log_densities(values)
+        terms(both[1:], np.ones(1), values)
 
 
-def test_doubtful_integrals_of_many_points_have_one_warning(monkeypatch):
+def test_at_most_twenty_points_are_integrated_anew_and_the_others_are_named(monkeypatch):
+    """With one warning for all of them."""
     rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(12, 6)), rng.normal(size=(12, 2))
-    law = lbnn.Network((5,)).condition(X, Y, beta=4.0).predict(X[:3]).with_noise()
+    X, Y = rng.normal(size=(30, 6)), rng.normal(size=(30, 2))
+    law = lbnn.Network((5,)).condition(X, Y, beta=4.0).predict(X[:23]).with_noise()
+    asked = []
 
-    def doubtful(measure, exponent):
-        warn("few draws")
-        return complex(-1.0)
+    def evidence_of(self, values):
+        asked.append(values)
+        return -1.0
 
-    monkeypatch.setattr(ScaleMeasure, "log_expect_exp", doubtful)
-    monkeypatch.setattr(
-        network_predictive, "doubtful_points", lambda measure, logs: np.ones(logs.shape[1], bool)
-    )
-    with pytest.warns(lbnn.AccuracyWarning, match=r"few draws \(and 2 more points") as caught:
-        found = law.pointwise_log_density(Y[:3])
+    monkeypatch.setattr(Part, "evidence_of", evidence_of)
+    far = law.mean + 40 * law.standard_deviation
+    with pytest.warns(lbnn.AccuracyWarning, match="of 23 densities rest on fewer than 50") as caught:
+        found = law.pointwise_log_density(far)
     assert len(caught) == 1
-    np.testing.assert_allclose(found, -1.0)
+    assert len(asked) == 20
+    assert np.count_nonzero(found == -1.0) == 20
+    assert (found[found != -1.0] < -10).all()
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +160,7 @@ def test_more_outliers_than_can_be_integrated_have_one_warning(narrow_law, monke
     """Those of the smallest densities are integrated anew, the others keep the average of the draws."""
     law, far, _ = narrow_law
     every = law.pointwise_log_density(far)
-    monkeypatch.setattr(pointwise, "_MOST_ANEW", 2)
-    with pytest.warns(lbnn.AccuracyWarning, match="4 of 4 points are outliers.*the 2 with"):
+    monkeypatch.setattr(predictive, "MOST_POINTS", 2)
+    with pytest.warns(lbnn.AccuracyWarning, match="2 of 4 densities rest on fewer than 50"):
         some = law.pointwise_log_density(far)
     assert (np.abs(some - every) < 0.5).sum() == 2

@@ -181,17 +181,17 @@ def test_predictions_are_those_of_dense_gaussians(inputs):
     own, cross, test = X @ X.T / inputs, X_test @ X.T / inputs, X_test @ X_test.T / inputs
     pred = post.predict(X_test).with_noise()
     means, covariances = [], []
-    for scale in pred.scales:
+    for scale in pred.parts[0].scales:
         C = own[np.ix_(a, a)] * scale[np.ix_(j, j)] + np.eye(len(a)) / 4
         k = cross[np.ix_(points, a)] * scale[np.ix_(which, j)]
         means.append(k @ np.linalg.solve(C, Y[a, j]))
         prior = test[np.ix_(points, points)] * scale[np.ix_(which, which)]
         covariances.append(prior - k @ np.linalg.solve(C, k.T) + np.eye(6) / 4)
     means, covariances = np.array(means), np.array(covariances)
-    mean = pred.weights @ means
+    mean = pred.parts[0].weights @ means
     np.testing.assert_allclose(pred.mean, mean.reshape(3, 2), atol=1e-8)
-    total = np.tensordot(pred.weights, covariances, axes=1)
-    total += (pred.weights[:, None] * (means - mean)).T @ (means - mean)
+    total = np.tensordot(pred.parts[0].weights, covariances, axes=1)
+    total += (pred.parts[0].weights[:, None] * (means - mean)).T @ (means - mean)
     np.testing.assert_allclose(pred.covariance.reshape(6, 6), total, atol=1e-8)
     np.testing.assert_allclose(pred.variance.ravel(), np.diagonal(total), atol=1e-8)
     values = np.random.default_rng(4).normal(size=(3, 2))
@@ -199,7 +199,9 @@ def test_predictions_are_those_of_dense_gaussians(inputs):
         stats.multivariate_normal(m, c).logpdf(values.ravel())
         for m, c in zip(means, covariances, strict=True)
     ]
-    assert pred.log_density(values) == pytest.approx(special.logsumexp(terms, b=pred.weights), abs=1e-7)
+    assert pred.log_density(values) == pytest.approx(
+        special.logsumexp(terms, b=pred.parts[0].weights), abs=1e-7
+    )
     told = pred.given(np.where(which.reshape(3, 2) == 0, values, np.nan))
     np.testing.assert_array_equal(told.mean[:, 0], values[:, 0])
 
@@ -244,7 +246,7 @@ def test_large_tables_with_few_missing_cells_are_completed():
     post = lbnn.Network((30,)).condition(X, Y, 1.0, observed=observed, target_error=0.2)
     assert isinstance(post._table_process[0], CompletedProcess)
     assert post.diagnostics.ok
-    process, weights = post._table_process
+    process, weights, _ = post._table_process
     cells, points = post.missing, post.spectrum.project(X[:3]).explained
     other = ObservedProcess.of(
         cells, cells.rows(post.spectrum), cells.features(post.spectrum), 1.0, process.scales[:5]

@@ -138,25 +138,27 @@ def test_predictions_have_noise_that_follows_the_scale(inputs):
     cross, test = X_test @ X.T / inputs, X_test @ X_test.T / inputs
     pred = post.predict(X_test).with_noise()
     means, covariances = [], []
-    for scale in pred.scales:
+    for scale in pred.parts[0].scales:
         C = cell_covariance(X, observed, scale, 0.25)
         k = cross[np.ix_(points, a)] * scale[np.ix_(which, j)]
         means.append(k @ np.linalg.solve(C, Y[a, j]))
         prior = (test + np.eye(3) / 4)[np.ix_(points, points)] * scale[np.ix_(which, which)]
         covariances.append(prior - k @ np.linalg.solve(C, k.T))
     means, covariances = np.array(means), np.array(covariances)
-    mean = pred.weights @ means
+    mean = pred.parts[0].weights @ means
     np.testing.assert_allclose(pred.mean, mean.reshape(3, 2), atol=1e-8)
-    total = np.tensordot(pred.weights, covariances, axes=1)
-    total += (pred.weights[:, None] * (means - mean)).T @ (means - mean)
+    total = np.tensordot(pred.parts[0].weights, covariances, axes=1)
+    total += (pred.parts[0].weights[:, None] * (means - mean)).T @ (means - mean)
     np.testing.assert_allclose(pred.covariance.reshape(6, 6), total, atol=1e-8)
     np.testing.assert_allclose(pred.variance.ravel(), np.diagonal(total), atol=1e-8)
     values = np.random.default_rng(4).normal(size=(3, 2))
     normal = stats.multivariate_normal
     terms = [normal(m, c).logpdf(values.ravel()) for m, c in zip(means, covariances, strict=True)]
-    assert pred.log_density(values) == pytest.approx(special.logsumexp(terms, b=pred.weights), abs=1e-7)
+    assert pred.log_density(values) == pytest.approx(
+        special.logsumexp(terms, b=pred.parts[0].weights), abs=1e-7
+    )
     terms = [normal(m[:2], c[:2, :2]).logpdf(values[0]) for m, c in zip(means, covariances, strict=True)]
-    first = special.logsumexp(terms, b=pred.weights)
+    first = special.logsumexp(terms, b=pred.parts[0].weights)
     assert pred.pointwise_log_density(values)[0] == pytest.approx(first, abs=1e-7)
     draws = pred.sample(20_000, 1)
     np.testing.assert_allclose(draws.var(axis=0), pred.variance, rtol=0.1)
@@ -204,7 +206,7 @@ def test_few_missing_cells_of_a_large_table_are_eliminated(tmp_path):
     post = lbnn.Network((30,)).condition(X, Y, 1.0, observed=observed, noise="coupled", target_error=0.2)
     assert isinstance(post._table_process[0], CompletedProcess)
     assert post.diagnostics.ok
-    process, _ = post._table_process
+    process, *_ = post._table_process
     cells, points = post.missing, np.pad(np.eye(60)[:3], ((0, 0), (0, 0)))
     data = post._table
     other = ObservedProcess.of(cells, cells.rows(data), cells.features(data), 0.0, process.scales[:5])

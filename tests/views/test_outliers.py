@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,7 +33,8 @@ def from_evidence(post, more):
 
 def from_draws(law, y):
     """The average over the draws alone, and how many of them count."""
-    terms = law._point_terms(y)
+    (part,) = law.parts
+    terms = np.log(part.weights)[:, None] + part.point_terms(y, slice(None))
     return float(np.logaddexp.reduce(terms[:, 0])), float(effective_atoms(terms)[0])
 
 
@@ -101,7 +103,7 @@ def test_outlying_rows_of_averages_over_models():
         difference, error = from_evidence(post, more)
         exact.append(difference)
         errors.append(error)
-    mixture = lbnn.MixturePredictive(tuple(laws), np.array([0.3, 0.7]))
+    mixture = lbnn.Predictive.average(tuple(laws), np.array([0.3, 0.7]))
     expected = np.logaddexp(*(np.log([0.3, 0.7]) + exact))
     assert abs(mixture.pointwise_log_density(y)[0] - expected) < LARGEST * max(errors)
     assert expected - from_draws(laws[1], y)[0] > 10  # what its draws alone would say
@@ -113,39 +115,44 @@ def test_row_weights_and_levels_of_outlying_rows():
     model = lbnn.LBNNRegressor(missing_targets="allow", noise="coupled", width=8, depth=2)
     targets = np.where(observed, Y, np.nan)
     law = model.fit(X, targets, sample_weight=np.linspace(0.5, 2.0, len(X))).predictive(x).with_noise()
-    parts = getattr(law, "components", (law,))
-    inner = parts[0].predictive
+    inner = replace(law.parts[0], matrix=None, offset=0.0)
     y = inner.mean + 3.0
-    joint = inner.extended(0, y[0], inner.observation_noise, inner._coupling)
+    joint = inner.extended(0, y[0], *inner.noise)
     own = inner.law.target.likelihood
     values, vectors = np.linalg.eigh(inner.scales[:5])
     ratio = joint.log_value(values, vectors) + joint.log_constant
     ratio -= own.log_value(values, vectors) + own.log_constant
-    assert np.allclose(ratio, inner.point_log_densities(y)[:5, 0], atol=1e-7)
+    assert np.allclose(ratio, inner.point_terms(y, slice(5))[:, 0], atol=1e-7)
 
 
 def test_points_too_many_for_integrals_are_named(monkeypatch):
     X, Y, observed, x = table(5, 2)
     law = NETWORK.condition(X, Y, BETA, observed=observed, noise="coupled").predict(x).with_noise()
     y = law.mean + 20 * law.standard_deviation
-    monkeypatch.setattr("lbnn.predict.atoms.MOST_WORK", 1.0)
+    monkeypatch.setattr("lbnn.predict.predictive.MOST_WORK", 1.0)
     with pytest.warns(lbnn.AccuracyWarning, match="1 of 1 densities rest on fewer than 50"):
         law.pointwise_log_density(y)
 
 
 def test_averages_over_models_have_one_bound_for_their_integrals(monkeypatch):
-    """The first point is integrated for both models, the second for none, and a message says so."""
+    """The point farther out is integrated for both models, the other for none, and a message says so."""
     X, Y, observed, x = table(5, 2)
     points = np.concatenate([x, x + 0.1])
     posts = [lbnn.Network((n,)).condition(X, Y, BETA, observed=observed, noise="coupled") for n in (5, 40)]
     laws = tuple(post.predict(points).with_noise() for post in posts)
-    mixture, y = lbnn.MixturePredictive(laws, np.array([0.3, 0.7])), np.array([[30.0, -30.0]] * 2)
-    alone = lbnn.MixturePredictive(tuple(post.predict(x).with_noise() for post in posts), mixture.weights)
-    once = sum(law._integral_work() for law in laws)
-    monkeypatch.setattr("lbnn.predict.model_average.MOST_WORK", 1.5 * once)
+    mixture, y = lbnn.Predictive.average(laws, np.array([0.3, 0.7])), np.array([[30.0, -30.0]] * 2)
+    with np.errstate(divide="ignore"):
+        terms = [
+            np.log(part.share * part.weights)[:, None] + part.point_terms(y, slice(None))
+            for part in mixture.parts
+        ]
+    drawn = np.logaddexp.reduce(np.concatenate(terms))
+    far, near = np.argsort(drawn)
+    there = [post.predict(points[[far]]).with_noise() for post in posts]
+    alone = lbnn.Predictive.average(there, mixture.shares)
+    once = sum(law.parts[0].work for law in laws)
+    monkeypatch.setattr("lbnn.predict.predictive.MOST_WORK", 1.5 * once)
     with pytest.warns(lbnn.AccuracyWarning, match="1 of 2 densities rest on fewer than 20"):
         found = mixture.pointwise_log_density(y)
-    assert found[0] == pytest.approx(alone.pointwise_log_density(y[:1])[0], abs=1e-9)
-    with np.errstate(divide="ignore"):
-        terms = [np.log(w) + law._point_terms(y) for w, law in zip(mixture.weights, laws, strict=True)]
-    assert found[1] == pytest.approx(np.logaddexp.reduce(np.concatenate(terms)[:, 1]), abs=1e-9)
+    assert found[far] == pytest.approx(alone.pointwise_log_density(y[:1])[0], abs=1e-9)
+    assert found[near] == pytest.approx(drawn[near], abs=1e-9)

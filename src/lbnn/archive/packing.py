@@ -31,9 +31,9 @@ from lbnn.noise.kind import Noise
 from lbnn.noise.make import unpack_noise
 from lbnn.noise.missing import observed_likelihood
 from lbnn.scale.bartlett import product
+from lbnn.scale.draws import Draws
 from lbnn.scale.measure import ScaleMeasure, Tails
 from lbnn.scale.prior import ScalePrior
-from lbnn.scale.signal_noise import SignalNoiseDraws
 
 _SAME_EVIDENCE = 1e-6  # relative difference of a recomputed evidence: other machines round differently
 
@@ -165,6 +165,7 @@ def pack_signal_noise(prior: ScalePrior, spectrum: Spectrum, inference: SignalNo
         "spectrum": spectrum_header,
     }
     draws = inference.draws
+    assert draws.groups is not None
     return header, arrays | {
         "draws.basis": draws.basis,
         "draws.ratios": draws.ratios,
@@ -179,13 +180,12 @@ def unpack_signal_noise(
     """Prior, data and inference of the posterior that was packed, with the same numbers."""
     try:
         prior, spectrum = _unpack_prior(header), _unpack_spectrum(header["spectrum"], arrays)
-        draws = SignalNoiseDraws(
-            *(arrays[f"draws.{name}"] for name in ("basis", "ratios", "weights", "groups"))
-        )
+        groups = arrays["draws.groups"]
+        draws = Draws(arrays["draws.basis"], arrays["draws.ratios"], arrays["draws.weights"], groups)
         count, outputs = len(draws.weights), prior.outputs
         _require(draws.basis.shape == (count, outputs, outputs), "shape of the draws")
         _require(draws.ratios.shape == (count, outputs), "shape of the ratios")
-        _require(draws.groups.shape == (count,), "shape of the groups")
+        _require(groups.shape == (count,), "shape of the groups")
         _require(bool(np.isfinite(draws.log_volumes).all()), "singular draws")
         evidence = float(header["log_evidence"]), float(header["log_evidence_error"])
         diagnostics = _unpack_diagnostics(header["diagnostics"])

@@ -37,9 +37,12 @@ from lbnn.data.projection import (
     InputDirections,
     Projection,
     TrainingProjection,
+    gram_root,
+    positive_part,
 )
 from lbnn.data.stream import Blocks, DaskBlocks, Factor, Stream, is_dask
 
+_MOST_DECOMPOSED = 600  # rows of which singular values are taken (0.3 s), of more those of the Gram matrix
 _SMALL_SHARE = 1e-10  # by which rounding of moments may change predictions, as a share, without a warning
 
 
@@ -252,6 +255,33 @@ class Spectrum:
     def mean_gram(self) -> float:
         """tr G_xx/p, the mean square of an input."""
         return float(self.eigenvalues.sum()) / max(self.examples, 1)
+
+    def with_rows(self, explained: Array, rest: Array, targets: Array) -> Spectrum:
+        """These data and more rows, Φ (k, r) with the unexplained Gram matrix R (k, k) and targets (k, n_d).
+
+        For likelihoods: the basis stays that of these data, and the row weights are left out.
+        """
+        rank, root = self.rank, gram_root(rest)
+        rows = np.zeros((rank + len(targets), rank + root.shape[1]))
+        rows[np.arange(rank), np.arange(rank)] = np.sqrt(self.eigenvalues)
+        rows[rank:] = np.concatenate([explained, root], axis=1)
+        if len(rows) <= _MOST_DECOMPOSED:
+            axes, sizes, _ = np.linalg.svd(rows)
+            values = np.pad(sizes**2, (0, len(rows) - len(sizes)))
+        else:
+            values, axes = np.linalg.eigh(rows @ rows.T)
+        kept = positive_part(values, len(values))
+        rotated = axes.T @ np.concatenate([self.targets, targets])
+        outside, lost = self.outside, rotated[~kept]
+        return replace(
+            self,
+            eigenvalues=values[kept],
+            targets=rotated[kept],
+            residual=self.residual + float((lost**2).sum()),
+            examples=self.examples + len(targets),
+            outside=None if outside is None else np.concatenate([outside, lost]),
+            weights=None,
+        )
 
     @property
     def gauss_rule(self) -> GaussRule | None:

@@ -19,7 +19,7 @@ from lbnn.engines.pareto import pareto_k
 from lbnn.engines.policy import POLICY, Policy
 from lbnn.engines.target import ScaleLikelihood, Target
 from lbnn.engines.total_target import TotalTarget
-from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.bartlett import product
 from lbnn.scale.layer_factors import layer_factors
 from lbnn.scale.measure import Atoms, Exponent, ScaleMeasure, effective_atoms
@@ -48,21 +48,14 @@ class AtomLaw:
         self.weights, self.atoms = weights, Atoms(scales)
 
     def log_expect_exp(self, exponent: Exponent) -> complex:
-        """From the atoms where enough of them count, else for a density ratio from a run of its own."""
+        """From the atoms; a warning where few of them count."""
         with np.errstate(divide="ignore"):  # weights may have underflowed to zero
             log_weights = np.log(self.weights)
         log_terms = log_weights + exponent(*self.atoms.eigen)
         effective = float(effective_atoms(log_terms.real))
         if effective < _FEWEST_FOR_TILT:
-            rescued = self.rescue(exponent)
-            if rescued is not None:
-                return complex(rescued)
             warn(_too_few(effective))
         return complex(special.logsumexp(log_terms.astype(complex)))
-
-    def rescue(self, exponent: Exponent) -> float | None:
-        """log E exp(exponent) by other means than the atoms, if there are any."""
-        return None
 
     def factors(self, index: IndexArray) -> list[Array]:
         """T_d, ..., T_2, (k, rows, columns) each, of the atoms with index (k,)."""
@@ -130,37 +123,24 @@ class SampledLaw(AtomLaw):
                 labels = laplace_mixture_of(space, modes).labels(space.roots_of(self.answer.points))
         return phases_of_labels(*measure.weighted, labels, fitted, False)
 
-    def rescue(self, exponent: Exponent) -> float | None:
-        """log of ∫ dϖ p(Y|L) ratio(L) over ∫ dϖ p(Y|L), for a density ratio.
-
-        From the own draws, moved to where the ratio has its mass; where that fails, by a new run.
-        """
-        own = self.target.likelihood
-        if not (isinstance(exponent, LikelihoodRatio) and isinstance(own, GaussianLikelihood)):
-            return None
-        ratio = exponent.times(own)
-        single = len(ratio.numerators) == 1 and not ratio.denominators
-        tilted = replace(self.target, likelihood=ratio.numerators[0] if single else ratio)
-        draws = self.answer.points, self._log_weights, self._log_own
-        return self._log_tilted(tilted, *draws) + exponent.log_constant
-
     def log_ratio(self, likelihood: ScaleLikelihood) -> float:
         """log p(data, more data) − log p(data), the likelihood that of all of them.
 
-        As in `rescue`, with at most `_MOST_MOVED` of the draws, since each takes a factorisation.
+        From the own draws, moved to where that has its mass; where that fails, by a new run.
         """
         own = self.target.likelihood
         assert isinstance(own, ScaleLikelihood)
-        points, log_weights = self.answer.points, self._log_weights
-        if len(points) > _MOST_MOVED:
+        points, log_weights, log_own = self.answer.points, self._log_weights, self._log_own
+        if len(points) > _MOST_MOVED and not isinstance(likelihood, GaussianLikelihood):
             places = (np.arange(_MOST_MOVED) + 0.5) / _MOST_MOVED
             chosen = np.searchsorted(np.cumsum(self.weights) / self.weights.sum(), places)
-            points = points[np.minimum(chosen, len(points) - 1)]
+            chosen = np.minimum(chosen, len(points) - 1)
+            points, log_own = points[chosen], log_own[chosen]
             log_weights = np.full(_MOST_MOVED, -np.log(_MOST_MOVED))
-        log_own = self.target.log_density(points)
         tilted = replace(self.target, likelihood=likelihood)
         ratio = self._log_tilted(tilted, points, log_weights, log_own)
-        return ratio + likelihood.log_constant - own.log_constant
+        constant = own.log_constant if np.isfinite(own.log_constant) else 0.0  # at β = 0 there are no data
+        return ratio + likelihood.log_constant - constant
 
     def _log_tilted(self, tilted: Target, points: Array, log_weights: Array, log_own: Array) -> float:
         """Log of ∫ of another target over ∫ of the own one, from own draws (m, D) or by a new run."""

@@ -38,8 +38,8 @@ from lbnn.engines.smc import (
 from lbnn.engines.target import Target
 from lbnn.engines.verdict import TAKE_OR_RAISE, evidence_agrees, reaches, verdict
 from lbnn.likelihood.signal_and_noise import Roots, check_integrand
+from lbnn.scale.draws import Draws
 from lbnn.scale.phases import standard_error
-from lbnn.scale.signal_noise import SignalNoiseDraws
 
 _TRAJECTORY = 1.5  # length of a trajectory in standard deviations: a quarter of a period is π/2
 _ACCEPTANCE = 0.8
@@ -105,7 +105,7 @@ _NEGLIGIBLE = 15.0  # nats below the largest bound of the evidence: bounds of tw
 class SignalNoiseInference:
     """Draws of signal and noise, the log evidence, and diagnostics."""
 
-    draws: SignalNoiseDraws
+    draws: Draws
     log_evidence: float
     log_evidence_error: float
     diagnostics: Diagnostics
@@ -282,12 +282,12 @@ def _is_near_the_prior(mode: Array) -> bool:
     return float(mode @ mode) < _NEAR * len(mode)
 
 
-def diagonal_draws(roots: Roots, weights: Array, groups: IndexArray) -> SignalNoiseDraws:
+def diagonal_draws(roots: Roots, weights: Array, groups: IndexArray) -> Draws:
     """Draws from roots of the two covariances with weights (m,): one generalised eigenproblem for each."""
     root = np.linalg.cholesky(roots.noise_covariance)
     white = np.linalg.solve(root, roots.signal)
     values, vectors = np.linalg.eigh(white @ white.swapaxes(1, 2))
-    return SignalNoiseDraws(root @ vectors, np.maximum(values, 0.0), weights, groups)
+    return Draws(root @ vectors, np.maximum(values, 0.0), weights, groups)
 
 
 def checked_integrand(target: SignalNoiseTarget, estimate: Estimate) -> None:

@@ -12,14 +12,11 @@ import numpy as np
 from lbnn._base.types import Array
 from lbnn._base.warn import collected
 from lbnn.cross_validation import LeaveOneOut
-from lbnn.data.projection import Projection
 from lbnn.estimator.extent import FunctionVariance
 from lbnn.estimator.model import FittedModel, log_unit_jacobian
 from lbnn.estimator.targets import TargetUnits
 from lbnn.free_noise.posterior import FreeNoisePosterior
 from lbnn.posterior import Posterior
-from lbnn.predict.affine import AffinePredictive
-from lbnn.predict.network import NetworkPredictive
 from lbnn.selection import Candidate, EvidenceData, Shapes
 from lbnn.selection.free_noise import (
     FreeNoise,
@@ -80,12 +77,6 @@ class FreeNoiseModel(FittedModel):
         draws = self.free.draws
         signal = self.matrix @ (self.free.mean_gram * draws.signal) @ self.matrix.T
         return draws.weights, signal, self.matrix @ draws.noise @ self.matrix.T
-
-    def predictive_at(self, projection: Projection) -> AffinePredictive:
-        """The function at test points as the training data of this model see them."""
-        share = 1 / self.level_examples if self.level_examples else 0.0
-        inner = cast(NetworkPredictive, self.free._predictive_at(projection, share))
-        return AffinePredictive(inner, self.matrix, self.mean, 0.0, self.single_output)
 
     @property
     def function_variance(self) -> FunctionVariance:

@@ -21,9 +21,7 @@ from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.rows import Rows
 from lbnn.estimator.targets import TargetUnits
 from lbnn.posterior import Posterior
-from lbnn.predict.affine import AffinePredictive
-from lbnn.predict.atoms import AtomPredictive
-from lbnn.predict.model_average import MixturePredictive
+from lbnn.predict.predictive import Predictive
 from lbnn.selection import Candidate, EvidenceData, condition, coupled
 
 _INPUT_BLOCKS = 16  # that rows whose mean is computed at once may fill: products want more than the cache
@@ -119,18 +117,19 @@ class FittedModel:
             own = own + noise.coupling * turned(measure.scales, self.matrix)
         return measure.weights, turned(measure.scales, math.sqrt(mean_gram) * self.matrix), own
 
-    def predictive(self, *test: Any) -> AffinePredictive:
+    def predictive(self, *test: Any) -> Predictive:
         """The function at test points given as arguments of `Spectrum.project`."""
         return self.predictive_at(self.posterior.spectrum.project(*test))
 
-    def predictive_at(self, projection: Projection) -> AffinePredictive:
+    def predictive_at(self, projection: Projection) -> Predictive:
         """The function at test points, projected on the training data of this model."""
-        noise, share = self.posterior.noise, 1 / self.level_examples if self.level_examples else 0.0
+        levels = self.level_examples if self.posterior.missing is None else 0  # a table has its own
         inner = self.posterior._predictive_at(projection)
-        if isinstance(inner, AtomPredictive):  # of a table with missing cells, levels included
-            return AffinePredictive(inner, self.matrix, self.mean, 0.0, self.single_output)
-        inner = replace(inner, projection=inner.projection.shifted(share * noise.coupling))
-        return AffinePredictive(inner, self.matrix, self.mean, share * noise.variance, self.single_output)
+        return self.in_units(inner.affine(self.matrix, self.mean, 1 / levels if levels else 0.0))
+
+    def in_units(self, law: Predictive) -> Predictive:
+        """A predictive whose results drop the output axis where the targets had none."""
+        return replace(law, single_output=self.single_output)
 
     @property
     def function_variance(self) -> FunctionVariance:
@@ -349,7 +348,7 @@ class FittedState:
         found = namespace(X).concat(parts)
         return found[:, 0] if self.best.single_output else found
 
-    def predictive(self, X: AnyArray, test_gram: ArrayLike | None) -> AffinePredictive | MixturePredictive:
+    def predictive(self, X: AnyArray, test_gram: ArrayLike | None) -> Predictive:
         """The function at test points; `test_gram` instead of the kernel among them."""
         best = self.best.posterior.spectrum
         seen = best.project(*self.transform.test(X, test_gram))
@@ -358,27 +357,21 @@ class FittedState:
             model.predictive_at(_scaled(seen, model.posterior.spectrum.basis.scale / best.basis.scale))
             for model in self.models
         )
-        if len(components) == 1:
-            return replace(components[0], leverage=leverage)
-        return MixturePredictive(components, self.weights, leverage)
+        return replace(Predictive.average(components, self.weights), leverage=leverage)
 
-    def coefficient_law(self, rows: Array) -> AffinePredictive | MixturePredictive:
+    def coefficient_law(self, rows: Array) -> Predictive:
         """Changes of the function along rows (k, n0) of the network's inputs, without a level."""
         best = self.best.posterior.spectrum
         seen = best.project(like(rows, best.basis.example))
         components = tuple(
-            AffinePredictive(
+            model.in_units(
                 model.posterior._differences_at(
                     _scaled(seen, model.posterior.spectrum.basis.scale / best.basis.scale)
-                ),
-                model.matrix,
-                np.zeros(len(model.matrix)),
-                0.0,
-                model.single_output,
+                ).affine(model.matrix)
             )
             for model in self.models
         )
-        return components[0] if len(components) == 1 else MixturePredictive(components, self.weights)
+        return Predictive.average(components, self.weights)
 
     def leave_one_out(self) -> LeaveOneOut:
         """Scores of all rows of the table, from the best model; copies have the score of what they copy.

@@ -50,8 +50,7 @@ from lbnn.estimator.shares import correlations
 from lbnn.estimator.streamed import Summary, predict_blocks
 from lbnn.estimator.targets import TargetUnits
 from lbnn.estimator.training import Training
-from lbnn.predict.affine import AffinePredictive
-from lbnn.predict.model_average import MixturePredictive
+from lbnn.predict.predictive import Predictive
 from lbnn.selection import NoiseSpec, search
 
 _COEFFICIENT_FLOATS = 1 << 22  # of the rows of a block of coefficients
@@ -598,9 +597,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if message:
             warn(message, ExtrapolationWarning)
 
-    def predictive(
-        self, X: ArrayLike, *, test_gram: ArrayLike | None = None
-    ) -> AffinePredictive | MixturePredictive:
+    def predictive(self, X: ArrayLike, *, test_gram: ArrayLike | None = None) -> Predictive:
         """The predictive distribution of the function at X; `.with_noise()` for observations.
 
         Parameters
@@ -611,7 +608,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Returns
         -------
-        AffinePredictive, or MixturePredictive where models were averaged
+        Predictive
         """
         return self._predictive(self._checked(X), test_gram)
 
@@ -633,7 +630,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return self._state.leave_one_out()
 
-    def coefficients(self, columns: Sequence[int | str]) -> AffinePredictive | MixturePredictive:
+    def coefficients(self, columns: Sequence[int | str]) -> Predictive:
         """The posterior of coefficients of the linear kernel, in the user's units: one point for each column.
 
         Parameters
@@ -642,7 +639,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Returns
         -------
-        AffinePredictive, or MixturePredictive where models were averaged
+        Predictive
             With `mean`, `standard_deviation`, `interval`, `covariance`, `sample`, ..., of shape
             (len(columns), n_targets), or (len(columns),) for a one-dimensional target.
 
@@ -715,9 +712,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         require_one_device(**{"X of the fit": self.posterior_.spectrum.basis.example, "X": inputs})
         return inputs
 
-    def _predictive(
-        self, X: AnyArray, test_gram: ArrayLike | None = None
-    ) -> AffinePredictive | MixturePredictive:
+    def _predictive(self, X: AnyArray, test_gram: ArrayLike | None = None) -> Predictive:
         if self.kernel == "precomputed" and test_gram is None:
             raise ValueError(
                 "the uncertainty at test points needs the kernel among them, got a precomputed cross kernel "

@@ -21,12 +21,12 @@ from lbnn.cross_validation.examples import unseen_part
 from lbnn.cross_validation.scores import pareto_messages
 from lbnn.data.examples import example_vectors
 from lbnn.data.spectrum import Spectrum
-from lbnn.scale.signal_noise import SignalNoiseDraws
+from lbnn.scale.draws import Draws
 
 
 def free_noise_scores(
     spectrum: Spectrum,
-    draws: SignalNoiseDraws,
+    draws: Draws,
     targets: Array,
     *,
     centred: bool,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,10 @@ from lbnn.engines.conditioned import Conditioned
 from lbnn.engines.signal_noise import SignalNoiseInference, infer_signal_noise
 from lbnn.free_noise.left_out import free_noise_scores
 from lbnn.free_noise.target import given_target
-from lbnn.predict.signal_noise import SignalNoisePredictive, SignalNoiseProcess
+from lbnn.predict.predictive import Predictive
+from lbnn.predict.process import Process
+from lbnn.scale.draws import Draws
 from lbnn.scale.prior import ScalePrior
-from lbnn.scale.signal_noise import SignalNoiseDraws
 
 #: What a file of `FreeNoisePosterior.save` holds.
 KIND = "free-noise posterior"
@@ -84,7 +86,7 @@ class FreeNoisePosterior(Conditioned):
         return
 
     @property
-    def draws(self) -> SignalNoiseDraws:
+    def draws(self) -> Draws:
         """Weighted draws of signal and noise: `.signal` and `.noise` are (m, n_d, n_d)."""
         return self.inference.draws
 
@@ -118,7 +120,7 @@ class FreeNoisePosterior(Conditioned):
         *,
         cross_gram: ArrayLike | None = None,
         test_gram: ArrayLike | None = None,
-    ) -> SignalNoisePredictive:
+    ) -> Predictive:
         """The posterior predictive of the function; `.with_noise()` for observations.
 
         Parameters
@@ -128,20 +130,20 @@ class FreeNoisePosterior(Conditioned):
         cross_gram, test_gram : (p̂, p) and (p̂, p̂), optional
             After `condition_gram`, in the place of X_test.
         """
-        return self._predictive_at(
-            self.spectrum.project(X_test, cross_gram=cross_gram, test_gram=test_gram), 0.0
-        )
+        return self._predictive_at(self.spectrum.project(X_test, cross_gram=cross_gram, test_gram=test_gram))
 
-    def _differences_at(self, projection: Projection) -> SignalNoisePredictive:
+    def _differences_at(self, projection: Projection) -> Predictive:
         """The predictive of differences of the function between points, projected."""
         return self._predictive_at(projection)
 
-    def _predictive_at(self, projection: Projection, level_share: float = 0.0) -> SignalNoisePredictive:
-        """At projected test points, with a level of the covariance level_share · Σ."""
-        process = SignalNoiseProcess(
-            self.draws, self.spectrum.eigenvalues, self.spectrum.targets, projection, level_share
-        )
-        return SignalNoisePredictive.of(process, self.spectrum.single_output)
+    def _predictive_at(self, projection: Projection) -> Predictive:
+        """At projected test points."""
+        return Predictive.of(self._predictions, projection, self.spectrum.single_output)
+
+    @cached_property
+    def _predictions(self) -> Process:
+        """The Gaussian processes given the draws."""
+        return Process.of(self.draws, self.spectrum.eigenvalues, self.spectrum.targets)
 
     def leave_one_out(self, Y: ArrayLike | None = None) -> LeaveOneOut:
         """Score every example given all others, without refitting.

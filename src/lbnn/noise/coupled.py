@@ -65,6 +65,9 @@ class CoupledNoise(Noise):
                 f"{np.linalg.matrix_rank(rows.targets)}: use noise='independent' or wider hidden layers"
             ) from error
 
+    def with_rows(self, spectrum: Spectrum) -> CoupledNoise:
+        return replace(self, outside=targets_outside(spectrum, self.kind))
+
     def likelihood(self, spectrum: Spectrum) -> GaussianLikelihood:
         """From n_d rows where the targets have full rank, else from all p."""
         if spectrum.examples >= spectrum.outputs > 1:

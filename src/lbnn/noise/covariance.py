@@ -41,6 +41,9 @@ class NoiseCovariance(PerOutputNoise):
         """Y Q D."""
         return super().in_units(spectrum.turned(self.axes))
 
+    def with_rows(self, spectrum: Spectrum) -> PerOutputNoise:
+        return super().with_rows(spectrum.turned(self.axes))
+
     def plain_likelihood(self, spectrum: Spectrum) -> PlainLikelihood:
         """Rows of the covariance diag(1/β) + g QᵀLQ."""
         return super().plain_likelihood(spectrum.turned(self.axes))

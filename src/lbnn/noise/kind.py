@@ -84,6 +84,10 @@ class Noise(ABC):
         """Of the Gram matrix that the noise leaves: g + ν, (r,)."""
         return spectrum.eigenvalues + self.coupling if self.coupling else spectrum.eigenvalues
 
+    def with_rows(self, spectrum: Spectrum) -> Noise:
+        """The same noise for data with more rows (`Spectrum.with_rows`)."""
+        return self
+
     def transform_projection(self, projection: Projection, spectrum: Spectrum) -> Projection:
         """The projection of test points for this noise."""
         return projection

@@ -17,7 +17,7 @@ import numpy as np
 from lbnn._base import check
 from lbnn._base.types import Array, ComplexArray
 from lbnn.data.spectrum import Spectrum
-from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.plain import PlainLikelihood
 from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.kind import Noise, targets_outside
@@ -63,6 +63,9 @@ class PerOutputNoise(Noise):
         units = np.sqrt(self.betas)
         law = None if measure.law is None else LinearImage(measure.law, np.diag(units), depth)
         return replace(measure, scales=units[:, None] * measure.scales * units, law=law)
+
+    def with_rows(self, spectrum: Spectrum) -> PerOutputNoise:
+        return replace(self, residuals=(targets_outside(spectrum, self.kind) ** 2).sum(axis=0))
 
     def likelihood(self, spectrum: Spectrum) -> GaussianLikelihood:
         """That of independent noise of variance one at D L D, times the Jacobian."""
@@ -127,8 +130,6 @@ class LinearImage:
 
     def log_expect_exp(self, log_factor: Exponent) -> complex:
         """Log E exp(log_factor(A L Aᵀ))."""
-        if isinstance(log_factor, LikelihoodRatio) and self._diagonal:  # engines may integrate a ratio anew
-            return self.law.log_expect_exp(self._ratio(log_factor))
 
         def of_scale(eigenvalues: Array, vectors: Array) -> Array | ComplexArray:
             """The exponent at A L Aᵀ for eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d) of L, (m,)."""
@@ -136,18 +137,6 @@ class LinearImage:
             return log_factor(sizes**2, axes)
 
         return self.law.log_expect_exp(of_scale)
-
-    @property
-    def _diagonal(self) -> bool:
-        return not np.any(self.matrix - np.diag(np.diagonal(self.matrix)))
-
-    def _ratio(self, ratio: LikelihoodRatio) -> LikelihoodRatio:
-        def in_units(factor: GaussianLikelihood) -> GaussianLikelihood:
-            return replace(factor, units=np.diagonal(self.matrix) * factor.output_units)
-
-        return LikelihoodRatio(
-            tuple(map(in_units, ratio.numerators)), tuple(map(in_units, ratio.denominators))
-        )
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Draws of A L Aᵀ, (size, n_d, n_d)."""

@@ -1,9 +1,9 @@
-"""What follows from any measure of the scale: predictions, feature kernels, weights.
+"""What follows from draws of the scale: predictions, feature kernels, weights.
 
-`conditional` is the Gaussian process given L; `density`, `quantile` and `generating_function` are statistics
-given L; `predictive` is what every predictive answers; `network` averages over a measure, `affine` puts the
-result into the user's units, `model_average` averages over models; `feature_kernel` and `weights` are the
-hidden layers. `atoms` are predictives over draws without common eigenvectors, `missing` from tables with
-missing cells, `view_process` for views. Imports `data`, `scale` and
-`likelihood`; nothing of engines.
+`process` holds the Gaussian processes given draws of signal and noise, for one data set; `part` is one
+posterior at test points, `dense_part` the same where draws share no axes (`missing` from tables with missing
+cells, `view_process` for views); `outputs` is what parts have in common, `tilted` averages of exponentials.
+`predictive` answers from one part or from several, `given` with some outputs known; `mixture` is what both
+do. `feature_kernel` and `weights` are the hidden layers, given the scale by `conditional`. Imports `data`,
+`scale` and `likelihood`; nothing of engines.
 """

@@ -21,13 +21,13 @@ from scipy import linalg
 from lbnn._base.arrays import to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import lower_roots
-from lbnn._base.types import Array
+from lbnn._base.types import Array, IndexArray
 from lbnn.data.missing import MissingCells, ObservedRows
 from lbnn.data.projection import Projection
 from lbnn.likelihood.missing import PartialLikelihood
 from lbnn.likelihood.views import CellDesign, ViewLikelihood
-from lbnn.predict.atoms import AtomPredictive
 from lbnn.predict.conditional import ConditionalProcess
+from lbnn.predict.dense_part import DensePart
 from lbnn.predict.left_over import cancelled, left_over, root_of
 from lbnn.scale.measure import Law
 
@@ -63,16 +63,16 @@ class TableProcess(ABC):
         """Covariances across outputs at single points given each draw, (m, p̂, n_d, n_d); diag R (p̂,)."""
 
 
-def table_predictive(
+def table_part(
     process: TableProcess,
     projection: Projection,
     weights: Array,
+    groups: IndexArray | None,
     noise: tuple[float, float],
-    single_output: bool,
     law: Law | None,
     extended: Callable[[AddedRow], ViewLikelihood] | None = None,
-) -> AtomPredictive:
-    """The predictive at projected test points, from draws with weights (m,), and noise of τ I + ν L.
+) -> DensePart:
+    """Projected test points, from draws with weights and groups (m,), and noise of τ I + ν L.
 
     The law is the one behind the draws; `extended` is the likelihood of the data and one more row.
     """
@@ -80,8 +80,8 @@ def table_predictive(
     private = process.rank - explained.shape[1]  # inputs of single training rows, which no test point has
     explained = np.pad(explained, ((0, 0), (0, private)))
 
-    def covariances(rows: slice) -> Array:
-        """Of some points given each draw, (m, rows, n_d, n_d)."""
+    def covariances(rows: IndexArray) -> Array:
+        """Of some points (k,) given each draw, (m, k, n_d, n_d)."""
         return process.at_points(explained[rows], projection.unexplained_diagonal[rows])
 
     def joint(number: int) -> Array:
@@ -94,18 +94,16 @@ def table_predictive(
         own = float(projection.unexplained_diagonal[point]) + coupling
         return extended(AddedRow(explained[point], own, values, variance))
 
-    means = process.means(explained)
-    return AtomPredictive(
+    return DensePart(
         weights,
-        means,
+        process.means(explained),
         covariances,
         joint,
         process.scales,
-        noise[0],
-        single_output=single_output,
-        coupling=noise[1],
-        law=law,
-        extended=None if extended is None else with_point,
+        noise,
+        groups,
+        law,
+        None if extended is None else with_point,
     )
 
 

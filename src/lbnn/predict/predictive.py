@@ -1,57 +1,59 @@
-"""Predictive: what every predictive answers, and what can be written once for all of them.
-
-Every predictive is a mixture of Gaussians over points and outputs, so that its quantiles follow from the
-means and deviations of its components at each point (`marginals`), and most else from a few statistics.
-"""
+"""Predictive: outputs at test points, a mixture of Gaussians over draws of one posterior or of several."""
 
 from __future__ import annotations
 
+import cmath
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
 from lbnn._base import check
-from lbnn._base.arrays import Device, namespace
+from lbnn._base.arrays import Device, like, namespace
 from lbnn._base.blocks import blocks
-from lbnn._base.html import card, density_picture
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
-from lbnn._base.warn import warn
-from lbnn.predict.given import PointLaw, condition, log_gaussian
+from lbnn._base.warn import collected, warn
+from lbnn.data.projection import Projection
+from lbnn.predict.given import Given
+from lbnn.predict.mixture import Mixture
+from lbnn.predict.outputs import Outputs, Terms, group_deviations
+from lbnn.predict.part import Evidence, Part
+from lbnn.predict.process import Process
 from lbnn.predict.quantile import mixture_quantile, tail_quantile
-from lbnn.scale.measure import effective_atoms
+from lbnn.predict.tilted import Averages
 
-_LARGEST_EXPONENT = 709.0  # whose exponential is a double
-_MARGINAL_FLOATS = 1 << 21  # means of one block of points given every atom
-_FEWEST_ATOMS = 25.0  # effective draws that a conditional law should rest on
+_MARGINAL_FLOATS = 1 << 21  # means of one block of points given every draw
 _SETTLED_POINTS = 4096  # of which far quantiles are solved for together
+_FEWEST = 50.0  # effective draws that a density should rest on: 10 or 20 were seen to miss a nat
+_FEWEST_OF_MODELS = 20.0  # of several models together: half and twice as many differ by 0.03 nats
+_SMALLEST_SHARE = 0.01  # of the density at a point, or of all models, from which one is integrated anew there
+MOST_POINTS = 20  # of one call that are integrated anew
+#: Operations of a gradient, summed over the points and models that are integrated anew in one call: about a
+#: minute (57 s for nine models at one point, 141 observations).
+MOST_WORK = 1.2e8
 
 
-@dataclass(frozen=True)
-class LogTails:
-    """Tail probabilities and densities at points, in logarithms, and where atoms did not give them."""
+@dataclass(frozen=True, repr=False)
+class Predictive(Mixture):
+    """Outputs at p̂ test points: of the function, or after `with_noise()` of observations.
 
-    probability: Array  # (k,)
-    density: Array  # (k,)
-    anew: Mask  # (k,)
+    Returned by `Posterior.predict`, `Network.prior` and the like. Every statistic is that of a mixture of
+    Gaussians over the draws of the scale; none is a Gaussian approximation.
 
-    @classmethod
-    def unknown(cls, count: int) -> LogTails:
-        """Of so many points, to be filled."""
-        return cls(np.full(count, np.nan), np.full(count, np.nan), np.zeros(count, bool))
-
-
-class Predictive(ABC):
-    """The law of outputs at p̂ test points: of the function, or after `with_noise()` of observations.
-
-    Shapes below lose the output axis when Y was one-dimensional. Arrays with a row for every test point are
-    of the library and on the device of X_test; single numbers are Python's.
+    Attributes
+    ----------
+    parts : tuple
+        A posterior at the points, or several, each with its share: a Bayesian average over models.
+    single_output : bool
+        Whether results drop the output axis.
+    leverage : (p̂,), optional
+        Variance of the function at each point, relative to the largest that a training row has given the
+        other rows: above one the point is farther out than every training row. None where training rows are
+        not known.
 
     Examples
     --------
@@ -59,249 +61,317 @@ class Predictive(ABC):
     >>> rng = np.random.default_rng(0)
     >>> X, X_test = rng.normal(size=(10, 30)), rng.normal(size=(3, 30))
     >>> pred = lbnn.Network(widths=(20, 20)).condition(X, X[:, 0], beta=100.0).predict(X_test)
-    >>> isinstance(pred, lbnn.Predictive)
-    True
+    >>> pred
+    Predictive(points=3, outputs=1, noisy=False)
     >>> low, high = pred.interval(0.9)
     >>> bool((low < pred.mean).all() and (pred.mean < high).all())
     True
+    >>> bool(np.allclose(pred.with_noise().variance, pred.variance + 1 / 100))
+    True
     """
 
-    # ------------------------------------------------------------------ what it is
+    parts: tuple[Outputs, ...]
+    single_output: bool = False
+    leverage: Array | None = None
 
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, int]:
-        """(p̂, n_d)."""
+    @classmethod
+    def of(
+        cls, process: Process, points: Projection, single_output: bool, evidence: Evidence | None = None
+    ) -> Predictive:
+        """One posterior at projected test points."""
+        return cls((Part.of(process, points, evidence),), single_output)
 
-    @property
-    @abstractmethod
-    def device(self) -> Device:
-        """Library and device of the test points."""
+    @classmethod
+    def average(cls, laws: Iterable[Predictive], weights: ArrayLike) -> Predictive:
+        """The average over models at the same points, with their posterior probabilities (models,).
 
-    @property
-    @abstractmethod
-    def single_output(self) -> bool:
-        """Whether results drop the output axis."""
-
-    @property
-    @abstractmethod
-    def noisy(self) -> bool:
-        """Whether these are observations rather than the function."""
-
-    def __repr__(self) -> str:
-        """One line: points and outputs."""
-        return f"{type(self).__name__}(points={self.shape[0]}, outputs={self.shape[1]}, noisy={self.noisy})"
-
-    def _repr_html_(self) -> str:
-        """A small table with a picture of the scale's law, for notebooks."""
-        mean = self._mean
-        deviation = np.sqrt(np.diagonal(self._output_covariance, axis1=1, axis2=2))
-        rows = [
-            ("points × outputs", f"{self.shape[0]} × {self.shape[1]}"),
-            ("of", "observations" if self.noisy else "the function"),
-            ("means", f"{mean.min():.4g} to {mean.max():.4g}"),
-            ("standard deviations", f"{deviation.min():.4g} to {deviation.max():.4g}"),
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X, y = rng.normal(size=(10, 30)), rng.normal(size=10)
+        >>> laws = [lbnn.Network(widths=(n,)).condition(X, y, beta=4.0).predict(X[:2]) for n in (3, 30)]
+        >>> both = lbnn.Predictive.average(laws, [0.25, 0.75])
+        >>> bool(np.allclose(both.mean, 0.25 * laws[0].mean + 0.75 * laws[1].mean))
+        True
+        """
+        every, shares = tuple(laws), np.asarray(weights, float)
+        parts = [
+            replace(part, share=float(share) * part.share)
+            for law, share in zip(every, shares, strict=True)
+            for part in law.parts
         ]
-        return card(type(self).__name__, rows, density_picture(*self._scale_values(), "scale"))
+        return replace(every[0], parts=tuple(parts))
 
-    @abstractmethod
-    def _scale_values(self) -> tuple[Array, Array]:
-        """Eigenvalues of the scales behind the mixture and their weights, (k,) each: for a picture."""
-
-    # ------------------------------------------------------------------ moments
-
-    @property
-    def mean(self) -> AnyArray:
-        """⟨F̂⟩, (p̂, n_d)."""
-        return self._given_back(self._mean)
-
-    @property
-    def output_covariance(self) -> AnyArray:
-        """Covariance across outputs at each point, (p̂, n_d, n_d)."""
-        return self.device.put(self._output_covariance.copy())
-
-    @property
-    def covariance(self) -> AnyArray:
-        """Covariance over points and outputs, (p̂, n_d, p̂, n_d), or (p̂, p̂) when Y was one-dimensional."""
-        full = self._covariance
-        return full[:, 0, :, 0] if self.single_output else full
-
-    @property
-    def variance(self) -> AnyArray:
-        """Variance of every output at every point, (p̂, n_d)."""
-        return self._given_back(self._variance)
-
-    @property
-    def standard_deviation(self) -> AnyArray:
-        """Square root of `variance`, (p̂, n_d)."""
-        variance = self.variance
-        return namespace(variance).sqrt(variance)
-
-    @property
-    @abstractmethod
-    def _mean(self) -> Array:
-        """(p̂, n_d), as NumPy."""
-
-    @property
-    def _variance(self) -> Array:
-        """(p̂, n_d), as NumPy."""
-        return np.diagonal(self._output_covariance, axis1=1, axis2=2).copy()
-
-    @property
-    @abstractmethod
-    def _output_covariance(self) -> Array:
-        """(p̂, n_d, n_d), as NumPy."""
-
-    @property
-    @abstractmethod
-    def _covariance(self) -> AnyArray:
-        """(p̂, n_d, p̂, n_d), where the test points are."""
-
-    # ------------------------------------------------------------------ densities
-
-    def log_density(self, F: ArrayLike) -> float:
-        """Joint log density over all points and outputs at F, shaped like the mean.
-
-        Infinite where narrow layers give the density a pole.
-
-        Raises
-        ------
-        ValueError
-            If the law has no density because some outputs are determined by others (linearly dependent
-            points) or by the data (training points at zero temperature), or if it is not available.
-        """
-        return self._log_density(check.like_mean(F, self.shape, self.single_output, "F"))
-
-    def pointwise_log_density(self, F: ArrayLike) -> AnyArray:
-        """Log density at each point by itself, jointly over outputs, (p̂,).
-
-        Computed from the atoms of the scale. Where few of them are effective, as at outliers, it is a
-        separate integral, as `log_density` at that point would be.
-        """
-        values = check.like_mean(F, self.shape, self.single_output, "F")
-        return self.device.put(self._pointwise_log_density(values))
-
-    @abstractmethod
-    def _log_density(self, values: Array) -> float:
-        """At values (p̂, n_d)."""
-
-    @abstractmethod
-    def _pointwise_log_density(self, values: Array) -> Array:
-        """At values (p̂, n_d)."""
-
-    def _integral_work(self) -> float:
-        """Operations of a gradient of an integral for the density at one point, where these are bounded."""
-        return 0.0
-
-    # ------------------------------------------------------------------ quantiles and draws
-
-    def _point_terms(self, values: Array, *, rows: slice = slice(None)) -> Array | None:
-        """Log of weight and density of atoms at some points, (atoms, rows); None where there are none."""
-        return None
-
-    @abstractmethod
-    def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
-        """Weights (atoms,), means and standard deviations (atoms, rows, n_d) of the Gaussians at points."""
-
-    def quantile(self, q: ArrayLike) -> AnyArray:
-        """Quantiles of every output at every point, of shape np.shape(q) + shape of the mean."""
-        levels = check.probability(q, "q")
-        result = self._quantiles([float(level) for level in levels.ravel()])
-        return self._given_back(result.reshape(levels.shape + self.shape))
-
-    def interval(self, probability: float = 0.95) -> tuple[AnyArray, AnyArray]:
-        """Equal-tailed interval of every output at every point: two ends, each shaped like the mean."""
-        level = float(check.probability(probability, "probability"))
-        low, high = self._quantiles([(1 - level) / 2, (1 + level) / 2])
-        return self._given_back(low), self._given_back(high)
-
-    def _quantiles(self, levels: Sequence[float]) -> Array:
-        """(levels, p̂, n_d). Marginals have work of their own for every atom: few, large blocks of points."""
-        result, atoms = np.empty((len(levels), *self.shape)), len(self.marginals(slice(0, 1))[0])
-        for rows in blocks(self.shape[0], atoms * max(self.shape[1], 8), _MARGINAL_FLOATS):
-            marginals = self.marginals(rows)
-            for number, level in enumerate(levels):
-                result[number, rows] = mixture_quantile(level, *marginals)
-        for number, level in enumerate(levels):
-            self._settle_quantiles(level, result[number])
-        return result
-
-    def _settle_quantiles(self, level: float, values: Array) -> None:
-        """Improve, in place, quantiles (p̂, 1) that the atoms do not resolve, as in far tails."""
-        sign = 1.0 if level <= 0.5 else -1.0
-        for rows in blocks(self.shape[0], 1, _SETTLED_POINTS):
-            index = np.arange(self.shape[0])[rows]
-            tails = self.log_tails(index, values[index, 0], sign) if self.shape[1] == 1 else None
-            if tails is not None and tails.anew.any():
-                far = index[tails.anew]
-
-                def log_tails(here: IndexArray, q: Array, far: IndexArray = far) -> tuple[Array, Array]:
-                    """Log probabilities and densities at q (k,) of the points `here` (k,)."""
-                    found = self.log_tails(far[here], q, sign)
-                    assert found is not None
-                    return found.probability, found.density
-
-                values[far, 0] = tail_quantile(level, values[far, 0], log_tails)
-
-    def log_tails(self, rows: IndexArray, values: Array, sign: float) -> LogTails | None:
-        """Probabilities below (sign 1) or above (−1) a value (k,) of one output at some points.
-
-        None where the atoms are all that is known.
-        """
-        return None
-
-    def sample(self, size: int, seed: int | np.random.Generator) -> AnyArray:
-        """Draw jointly over points and outputs.
+    def affine(self, matrix: ArrayLike, offset: ArrayLike = 0.0, level: float = 0.0) -> Predictive:
+        """Outputs F̂ Aᵀ + offset, with a level that is shared by all points.
 
         Parameters
         ----------
-        size : int
-        seed : int or numpy.random.Generator
+        matrix : (q, n_d)
+            A, of full column rank. With more rows than columns outputs fulfil linear relations, and densities
+            are those in the plane of the outputs that do.
+        offset : (q,) or number
+        level : float
+            Covariance of the level, in units of the covariance of the noise.
 
-        Returns
-        -------
-        (size, p̂, n_d) array, or (size, p̂) when Y was one-dimensional
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X, Y = rng.normal(size=(10, 30)), rng.normal(size=(10, 2))
+        >>> inner = lbnn.Network(widths=(20,)).condition(X, Y, beta=4.0).predict(X[:3])
+        >>> bool(np.allclose(inner.affine(10 * np.eye(2), [1.0, 2.0]).mean, 10 * inner.mean + [1.0, 2.0]))
+        True
         """
-        return self._given_back(self._sample(check.positive_integer(size, "size"), check.generator(seed)))
+        A, moved = check.real_array(matrix, "matrix"), check.real_array(offset, "offset")
+        parts = tuple(part.affine(A, moved, float(level)) for part in self.parts)
+        return replace(self, parts=parts, single_output=self.single_output and len(A) == 1)
 
-    @abstractmethod
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(p̂, n_d)."""
+        return self.parts[0].shape
+
+    @property
+    def device(self) -> Device:
+        """That of the test points."""
+        return self.parts[0].device
+
+    @property
+    def noisy(self) -> bool:
+        """Whether these are observations rather than the function."""
+        return self.parts[0].noisy
+
+    @property
+    def shares(self) -> Array:
+        """Of the parts, (parts,)."""
+        return np.array([part.share for part in self.parts])
+
+    # ------------------------------------------------------------------ moments
+
+    @cached_property
+    def _means(self) -> Array:
+        """Of the parts, (parts, p̂, n_d)."""
+        return np.stack([part.mean for part in self.parts])
+
+    @property
+    def _mean(self) -> Array:
+        return np.tensordot(self.shares, self._means, axes=1)
+
+    @property
+    def mean_error(self) -> AnyArray:
+        """Monte Carlo standard error of the mean, (p̂, n_d); zeros where the draws carry none."""
+        squares = [part.mean_error**2 for part in self.parts]
+        return self._given_back(np.sqrt(np.tensordot(self.shares**2, np.stack(squares), axes=1)))
+
+    @cached_property
+    def _variance(self) -> Array:
+        """Within parts and between them."""
+        within = sum(part.share * part.seconds(False)[0] for part in self.parts)
+        return np.asarray(within + np.tensordot(self.shares, (self._means - self._mean) ** 2, axes=1))
+
+    @property
+    def variance_error(self) -> AnyArray:
+        """Monte Carlo standard error of the variance, (p̂, n_d); zeros where the draws carry none.
+
+        Of one model; between models it is that within each of them.
+        """
+        total = np.zeros(self.shape)
+        for part in self.parts:
+            apart = group_deviations(part.seconds(False, grouped=True), part.group_weights)
+            total += part.share**2 * (apart**2).sum(axis=0)
+        return self._given_back(np.sqrt(total))
+
+    @cached_property
+    def _output_covariance(self) -> Array:
+        within = sum(part.share * part.seconds(True)[0] for part in self.parts)
+        apart = self._means - self._mean
+        return np.asarray(within + np.einsum("s,smj,smk->mjk", self.shares, apart, apart))
+
+    @property
+    def _covariance(self) -> AnyArray:
+        total: AnyArray = 0.0
+        for part in self.parts:
+            total = total + part.share * part.covariance
+        if len(self.parts) == 1:
+            return total
+        apart = (self._means - self._mean).reshape(len(self.parts), -1)
+        roots = like(np.sqrt(self.shares)[:, None] * apart, total)
+        return total + namespace(total).reshape(roots.T @ roots, self.shape * 2)
+
+    # ------------------------------------------------------------------ densities
+
+    def _averages(self, terms: Terms | list[Terms], count: int, *, pointwise: bool = True) -> list[Averages]:
+        """Averages of integrands (count,) over the draws of every part."""
+        each = terms if isinstance(terms, list) else [terms] * len(self.parts)
+        return [
+            part.averages(own, count, pointwise=pointwise) for part, own in zip(self.parts, each, strict=True)
+        ]
+
+    def _shared(self, found: list[Averages]) -> Array:
+        """Log of share times average of every part, (parts, k)."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.shares)[:, None] + np.stack([each.log_value for each in found])
+
+    def _few(self, values: Array, found: list[Averages]) -> tuple[Mask, float]:
+        """Where few draws of all parts count, (k,), and how many should."""
+        with np.errstate(divide="ignore"):
+            squares = [
+                2 * math.log(part.share) + each.log_squares
+                if part.share
+                else np.full_like(each.log_squares, -np.inf)
+                for part, each in zip(self.parts, found, strict=True)
+            ]
+        own = [part.share**2 * (part.weights**2).sum() for part in self.parts if not part.deterministic]
+        fewest = _FEWEST if len(self.parts) == 1 else _FEWEST_OF_MODELS
+        fewest = min(fewest, 0.5 / sum(own)) if own else 0.0
+        effective = 2 * special.logsumexp(values.real, axis=0) - special.logsumexp(np.stack(squares), axis=0)
+        with np.errstate(divide="ignore"):
+            return np.asarray(effective < np.log(fewest)), fewest
+
+    def _settled(self, found: list[Averages], points: Array, rows: list[IndexArray]) -> Array:
+        """Log densities (k,), each of values (p̂, n_d) at some points; those of few draws are integrated anew.
+
+        `rows` are the points of each. For one of few draws all parts that count are integrated, or none.
+        """
+        values = self._shared(found).real
+        few, fewest = self._few(values, found)
+        if few.any():
+            work, said = 0.0, list[str]()
+            smallest = np.argsort(special.logsumexp(values, axis=0), kind="stable")
+            for number in smallest[few[smallest]][:MOST_POINTS].tolist():  # far out the draws are worst
+                counts = values[:, number] > values[:, number].max() + math.log(_SMALLEST_SHARE)
+                # From few draws a density may be wrong by many nats, so that no share follows from it.
+                own = [2 * each.log_value[number].real - each.log_squares[number] for each in found]
+                unknown = np.array(own) < math.log(_FEWEST_OF_MODELS)
+                counts |= unknown & (self.shares > _SMALLEST_SHARE)
+                asked = [k for k in np.flatnonzero(counts) if not self.parts[k].deterministic]
+                work += sum(self.parts[k].work for k in asked)
+                if work > MOST_WORK:
+                    break
+                with collected() as messages:
+                    some = [self.parts[k].taken(rows[number]) for k in asked]
+                    here = points[rows[number]]
+                    anew = [math.inf if each.has_pole(here) else each.evidence_of(here) for each in some]
+                if None not in anew:
+                    values[asked, number] = np.log(self.shares[asked]) + np.array(anew, float)
+                    few[number] = False
+                said += messages
+            if said:
+                others = (
+                    f" (and {len(said) - 1} more points, with errors of other sizes)" if len(said) > 1 else ""
+                )
+                warn(said[0] + others)
+        _warn_of_few(few, fewest)
+        return np.asarray(special.logsumexp(values, axis=0), float)
+
+    def _pointwise_log_density(self, values: Array) -> Array:
+        found = self._averages(lambda part, rows, some: part.point_terms(values[rows], some), len(values))
+        rows = [np.array([number]) for number in range(len(values))]
+        return self._settled(found, values, rows)
+
+    def _log_density(self, values: Array) -> float:
+        terms = [part.joint_terms(values) for part in self.parts]
+        if any(part.has_pole(values) for part in self.parts if part.share):
+            return math.inf
+        found = self._averages(terms, 1, pointwise=False)
+        return float(self._settled(found, values, [np.arange(len(values))])[0])
+
+    # ------------------------------------------------------------------ quantiles and draws
+
+    def gaussians(self, row: int) -> tuple[Array, Array, Array]:
+        """The Gaussians at one point: log weights (m,), means (m, n_d) and covariances (m, n_d, n_d)."""
+        found = [part.taken(np.array([row])).gaussians() for part in self.parts]
+        means, covariances = (np.concatenate([each[k][:, 0] for each in found]) for k in (0, 1))
+        with np.errstate(divide="ignore"):  # weights may have underflowed to zero
+            return np.log(self._weights), means, covariances
+
+    @property
+    def _weights(self) -> Array:
+        """Of all draws of all parts, (m,)."""
+        return np.concatenate([part.share * part.weights for part in self.parts])
+
+    def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
+        """Weights (m,), means and standard deviations (m, rows, n_d) of the Gaussians at points."""
+        index = np.arange(self.shape[0])[rows]
+        found = [part.taken(index).gaussians(False) for part in self.parts]
+        means, deviations = (np.concatenate([each[k] for each in found]) for k in (0, 1))
+        return self._weights, means, deviations
+
+    def _quantiles(self, levels: Sequence[float]) -> Array:
+        """Marginals have work of their own for every draw: few, large blocks of points."""
+        result, draws = np.empty((len(levels), *self.shape)), len(self._weights)
+        for rows in blocks(self.shape[0], draws * max(self.shape[1], 8), _MARGINAL_FLOATS):
+            marginals = self.marginals(rows)
+            for number, level in enumerate(levels):
+                result[number, rows] = mixture_quantile(level, *marginals)
+        if self.shape[1] == 1 and all(part.deterministic for part in self.parts):
+            for number, level in enumerate(levels):
+                self._settle(level, result[number, :, 0])
+        return result
+
+    def _settle(self, level: float, values: Array) -> None:
+        """Improve, in place, quantiles (p̂,) of one output that the nodes do not resolve, as in far tails."""
+        sign, random = 1.0 if level <= 0.5 else -1.0, np.flatnonzero(self._variance[:, 0] > 0)
+        for block in blocks(len(random), 1, _SETTLED_POINTS):
+            index = random[block]
+            far = index[np.any([each.anew for each in self._tails(index, values[index], sign)[0]], axis=0)]
+            if len(far):
+
+                def log_tails(here: IndexArray, q: Array, far: IndexArray = far) -> tuple[Array, Array]:
+                    """Log probabilities and densities at q (k,) of the points `here` (k,)."""
+                    probability, density = (
+                        special.logsumexp(self._shared(each).real, axis=0)
+                        for each in self._tails(far[here], q, sign)
+                    )
+                    return probability, density
+
+                values[far] = tail_quantile(level, values[far], log_tails)
+
+    def _tails(self, index: IndexArray, values: Array, sign: float) -> tuple[list[Averages], list[Averages]]:
+        """Probabilities below (sign 1) or above (−1) values (k,) of one output at points, and densities."""
+        some = replace(self, parts=tuple(part.taken(index) for part in self.parts))
+        return (
+            some._averages(lambda part, rows, some: part.tail_terms(values[rows], some, sign), len(index)),
+            some._averages(lambda part, rows, some: part.point_terms(values[rows, None], some), len(index)),
+        )
+
     def _sample(self, size: int, rng: np.random.Generator) -> Array:
-        """(size, p̂, n_d)."""
+        """Each draw from a part of its own."""
+        if len(self.parts) == 1:
+            return self.parts[0].sample(size, rng)
+        chosen = rng.choice(len(self.parts), size=size, p=self.shares / self.shares.sum())
+        draws = np.empty((size, *self.shape))
+        for number, part in enumerate(self.parts):
+            here = chosen == number
+            if here.any():
+                draws[here] = part.sample(int(here.sum()), rng)
+        return draws
 
     # ------------------------------------------------------------------ generating functions
 
-    def mgf(self, J: ArrayLike) -> float:
-        """Z(J) = E exp(tr JᵀF̂), for J shaped like the mean; inf where the integral diverges.
+    def _log_transform(self, source: Array, unit: complex) -> complex:
+        """Log E exp(unit tr JᵀF̂), for J (p̂, n_d)."""
+        terms = [part.source_terms(source, unit) for part in self.parts]
+        found = self._averages(terms, 1, pointwise=False)
+        values = self._shared(found)
+        if unit.imag == 0:
+            _warn_of_few(*self._few(values, found), what="averages")
+        return complex(special.logsumexp(values, axis=0)[0])
 
-        With R the part of G_x̂x̂ that the training inputs leave unexplained: at depth two it converges
-        where the largest eigenvalue of JᵀRJ is below n_1, in deeper networks only where RJ = 0.
-        """
-        exponent = self.cgf(J)
-        return math.exp(exponent) if exponent < _LARGEST_EXPONENT else math.inf
-
-    def cgf(self, J: ArrayLike) -> float:
-        """Log Z(J), the cumulant generating function, J shaped like the mean; inf where Z diverges."""
-        return self._cgf(check.like_mean(J, self.shape, self.single_output, "J"))
-
-    def characteristic(self, J: ArrayLike) -> complex:
-        """E exp(i tr JᵀF̂), for J shaped like the mean; exists for every J."""
-        return self._characteristic(check.like_mean(J, self.shape, self.single_output, "J"))
-
-    @abstractmethod
     def _cgf(self, source: Array) -> float:
-        """At a source (p̂, n_d)."""
+        """Infinite where that of any part is."""
+        if not all(part.finite(source) for part in self.parts if part.share):
+            return math.inf
+        return self._log_transform(source, 1.0 + 0j).real
 
-    @abstractmethod
     def _characteristic(self, source: Array) -> complex:
-        """At a source (p̂, n_d)."""
+        return cmath.exp(self._log_transform(source, 1j))
 
     # ------------------------------------------------------------------ known outputs, observations
 
-    @abstractmethod
-    def gaussians(self, row: int) -> tuple[Array, Array, Array]:
-        """The Gaussians at one point: log weights (m,), means (m, n_d) and covariances (m, n_d, n_d)."""
-
-    def given(self, Y_partial: ArrayLike) -> ConditionedPredictive:
+    def given(self, Y_partial: ArrayLike) -> Given:
         """The predictive of each point given the outputs that are known there.
 
         Parameters
@@ -311,250 +381,23 @@ class Predictive(ABC):
 
         Returns
         -------
-        ConditionedPredictive
-            The exact conditional distribution: the atoms are reweighted by the known values, and each
+        Given
+            The exact conditional distribution: the draws are reweighted by the known values, and each
             Gaussian is conditioned on them.
         """
         known = check.like_mean_or_missing(Y_partial, self.shape, self.single_output, "Y_partial")
-        return ConditionedPredictive(self, known)
+        return Given(self, known)
 
-    @abstractmethod
     def with_noise(self) -> Predictive:
         """The predictive of observations rather than of the function."""
-
-    def _given_back(self, values: Array) -> AnyArray:
-        """Values (..., p̂, n_d) without the output axis where Y had none, instead of the test points."""
-        return self.device.put(values[..., 0] if self.single_output else values)
+        return replace(self, parts=tuple(part.observed() for part in self.parts))
 
 
-@dataclass(frozen=True, repr=False)
-class PredictiveOfAnother(Predictive):
-    """A predictive made from another one, at the same points and of the same outputs."""
-
-    predictive: Predictive
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(p̂, n_d)."""
-        return self.predictive.shape
-
-    @property
-    def device(self) -> Device:
-        """That of the test points."""
-        return self.predictive.device
-
-    @property
-    def single_output(self) -> bool:
-        """Whether results drop the output axis."""
-        return self.predictive.single_output
-
-    @property
-    def noisy(self) -> bool:
-        """Whether these are observations rather than the function."""
-        return self.predictive.noisy
-
-
-@dataclass(frozen=True, repr=False)
-class ConditionedPredictive(PredictiveOfAnother):
-    """Outputs at p̂ points, each given the outputs that are known at that point.
-
-    Returned by `Predictive.given`. Known outputs have their values and no variance. Points are taken one by
-    one: what is known at one point says nothing about another, and joint distributions over points are not
-    available.
-
-    Attributes
-    ----------
-    predictive : Predictive
-        Before anything was known.
-    known : (p̂, n_d)
-        Values of the known outputs, NaN for the others.
-
-    Examples
-    --------
-    >>> import numpy as np, lbnn
-    >>> rng = np.random.default_rng(0)
-    >>> X, common = rng.normal(size=(40, 5)), rng.normal(size=(40, 1))
-    >>> Y = common @ np.ones((1, 2)) + 0.1 * rng.normal(size=(40, 2))
-    >>> post = lbnn.Network(widths=(20,)).condition(X, Y, beta=1.0, noise="coupled")
-    >>> law = post.predict(X[:1]).with_noise()
-    >>> conditioned = law.given([[2.0, np.nan]])
-    >>> bool(conditioned.standard_deviation[0, 1] < 0.5 * law.standard_deviation[0, 1])
-    True
-    """
-
-    known: Array
-
-    def _scale_values(self) -> tuple[Array, Array]:
-        """Before anything was known."""
-        return self.predictive._scale_values()
-
-    def given(self, Y_partial: ArrayLike) -> ConditionedPredictive:
-        """The same with more known outputs; values of one output at one point must not contradict.
-
-        Parameters
-        ----------
-        Y_partial : shaped like the mean
-            Values of known outputs, NaN for the others.
-        """
-        more = check.like_mean_or_missing(Y_partial, self.shape, self.single_output, "Y_partial")
-        both = ~np.isnan(more) & ~np.isnan(self.known)
-        if (more[both] != self.known[both]).any():
-            raise ValueError(
-                "an output that is known at a point cannot be given another value, got "
-                f"{np.count_nonzero(more[both] != self.known[both])} values that differ: start from the "
-                "predictive without them"
-            )
-        return replace(self, known=np.where(np.isnan(more), self.known, more))
-
-    def gaussians(self, row: int) -> tuple[Array, Array, Array]:
-        """The Gaussians at one point; known outputs have their values and no variance."""
-        law = condition(*self.predictive.gaussians(row), self.known[row])
-        count, outputs = len(law.log_weights), self.shape[1]
-        means = np.broadcast_to(self.known[row], (count, outputs)).copy()
-        covariances = np.zeros((count, outputs, outputs))
-        means[:, law.unknown] = law.means
-        covariances[:, law.unknown[:, None], law.unknown] = law.covariances
-        return law.log_weights, means, covariances
-
-    # ------------------------------------------------------------------ one point after the other
-
-    def point_laws(self) -> Iterator[PointLaw]:
-        """The law of the unknown outputs at each point."""
-        few = 0
-        for row in range(self.shape[0]):
-            log_weights, means, covariances = self.predictive.gaussians(row)
-            law = condition(log_weights, means, covariances, self.known[row])
-            fewest = min(_FEWEST_ATOMS, 0.5 * float(effective_atoms(log_weights)))
-            few += int(len(log_weights) > 1 and float(effective_atoms(law.log_weights)) < fewest)
-            yield law
-        if few:
-            warn(
-                f"what is known at {few} of {self.shape[0]} points leaves fewer than {_FEWEST_ATOMS:g} "
-                "effective draws of the scale: use a smaller target_error, or do not rely on the values"
-            )
-
-    @cached_property
-    def _moments(self) -> tuple[Array, Array]:
-        """Means (p̂, n_d) and covariances across outputs (p̂, n_d, n_d)."""
-        outputs = self.shape[1]
-        mean = np.where(np.isnan(self.known), 0.0, self.known)
-        covariance = np.zeros((len(mean), outputs, outputs))
-        for row, law in enumerate(self.point_laws()):
-            mean[row, law.unknown] = law.mean
-            covariance[row][np.ix_(law.unknown, law.unknown)] = law.covariance
-        return mean, covariance
-
-    @property
-    def _mean(self) -> Array:
-        """(p̂, n_d)."""
-        return self._moments[0].copy()
-
-    @property
-    def _output_covariance(self) -> Array:
-        """Covariance across outputs at each point, (p̂, n_d, n_d); zero for known outputs."""
-        return self._moments[1]
-
-    @property
-    def _covariance(self) -> AnyArray:
-        """Offered for one point only."""
-        if self.shape[0] > 1:
-            self._refuse("covariance over points")
-        return self.device.put(self._moments[1][0][None, :, None, :])
-
-    def _quantiles(self, levels: Sequence[float]) -> Array:
-        result = np.stack([np.where(np.isnan(self.known), 0.0, self.known)] * len(levels))
-        for row, law in enumerate(self.point_laws()):
-            if len(law.unknown):
-                deviations = law.deviations
-                for number, level in enumerate(levels):
-                    solved = mixture_quantile(level, law.weights, law.means, deviations)
-                    result[number, row, law.unknown] = solved
-        return result
-
-    def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
-        """For one point: weights of the atoms, means and deviations; known outputs have their values."""
-        law = self._only_law("common weights of points")
-        means = np.broadcast_to(self.known, (len(law.weights), *self.shape)).copy()
-        deviations = np.zeros_like(means)
-        means[:, 0, law.unknown] = law.means
-        deviations[:, 0, law.unknown] = law.deviations
-        return law.weights, means[:, rows], deviations[:, rows]
-
-    def _sample(self, size: int, rng: np.random.Generator) -> Array:
-        """Each point by itself."""
-        draws = np.broadcast_to(np.where(np.isnan(self.known), 0.0, self.known), (size, *self.shape)).copy()
-        for row, law in enumerate(self.point_laws()):
-            if len(law.unknown):
-                atoms = rng.choice(len(law.weights), size=size, p=law.weights / law.weights.sum())
-                values, vectors = np.linalg.eigh(law.covariances[atoms])
-                noise = np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal((size, len(law.unknown)))
-                draws[:, row, law.unknown] = law.means[atoms] + (vectors @ noise[:, :, None])[:, :, 0]
-        return draws
-
-    def _pointwise_log_density(self, values: Array) -> Array:
-        """Of the unknown outputs; those that are known are not looked at."""
-        result = np.zeros(self.shape[0])
-        for row, law in enumerate(self.point_laws()):
-            if len(law.unknown):
-                terms = log_gaussian(values[row, law.unknown] - law.means, law.covariances)
-                result[row] = special.logsumexp(law.log_weights + terms)
-        return result
-
-    def _log_density(self, values: Array) -> float:
-        if self.shape[0] > 1:
-            self._refuse("a joint density over points")
-        return float(self._pointwise_log_density(values)[0])
-
-    def _cgf(self, source: Array) -> float:
-        """Infinite where it is before anything was known.
-
-        Along directions of the scale that leave the known outputs as they are, large scales are no less
-        probable given these, up to powers.
-        """
-        result = float(self._log_transform(source + 0j).real)
-        unknown = np.where(np.isnan(self.known), source, 0.0)
-        return result if math.isfinite(self.predictive._cgf(unknown)) else math.inf
-
-    def _characteristic(self, source: Array) -> complex:
-        return complex(np.exp(self._log_transform(1j * source)))
-
-    def _log_transform(self, source: Any) -> complex:
-        """Log E exp(Σ_j J_j F̂_j) at one point, a sum over Gaussians."""
-        law = self._only_law("generating functions")
-        inner = source[0, law.unknown]
-        linear = law.means @ inner + 0.5 * np.einsum("j,sjk,k->s", inner, law.covariances, inner)
-        known = ~np.isnan(self.known[0])
-        fixed = (source[0, known] * self.known[0, known]).sum()
-        return complex(special.logsumexp(linear + law.log_weights) + fixed)
-
-    def _only_law(self, what: str) -> PointLaw:
-        if self.shape[0] > 1:
-            self._refuse(what)
-        return next(iter(self.point_laws()))
-
-    def with_noise(self) -> ConditionedPredictive:
-        """Itself, where what is known are observations."""
-        if not self.noisy:
-            raise ValueError(
-                "what is known must be observations if observations are predicted, got a function given "
-                "some of its values: use with_noise().given(...)"
-            )
-        return self
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise ValueError(
-            f"given some outputs, points are taken one by one and {what} are not available, got "
-            f"{self.shape[0]} points: use output_covariance, quantile, sample or pointwise_log_density"
+def _warn_of_few(few: Mask, fewest: float, what: str = "densities") -> None:
+    """Warn of averages (k,) for which only few draws count."""
+    if few.any():
+        warn(
+            f"{np.count_nonzero(few)} of {len(few)} {what} rest on fewer than {fewest:.3g} effective draws "
+            "of the scale, as at outliers: do not rely on them, or on averages that include them; the log "
+            "evidence with these rows among the data minus that without them is exact"
         )
-
-
-def average(weights: Array, values: Sequence[Array]) -> Array:
-    """Σ_s w_s values_s, weights (m,) and m arrays of the same shape."""
-    return np.tensordot(weights, np.stack(values), axes=1)
-
-
-def log_average(weights: Array, log_values: Array) -> Array:
-    """log Σ_s w_s exp(log_values_s) over the leading axis of (m, ...); weights (m,) may be zero or tiny."""
-    with np.errstate(divide="ignore"):
-        log_weights = np.log(weights).reshape(-1, *(1,) * (log_values.ndim - 1))
-    return special.logsumexp(log_values + log_weights, axis=0)

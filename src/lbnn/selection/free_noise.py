@@ -43,8 +43,8 @@ from lbnn.engines.signal_noise_target import (
 from lbnn.engines.verdict import TAKE_OR_RAISE, verdict
 from lbnn.free_noise.posterior import FreeNoisePosterior
 from lbnn.free_noise.target import likelihood_of, target_axes
+from lbnn.scale.draws import Draws
 from lbnn.scale.prior import ScalePrior
-from lbnn.scale.signal_noise import SignalNoiseDraws
 from lbnn.selection.data import EvidenceData
 from lbnn.selection.parameters import target_variances
 from lbnn.selection.width_search import Candidate
@@ -363,7 +363,7 @@ def _again(pair: FreeNoise, call: Call, effort: Effort) -> FreeNoise:
     return replace(pair, estimate=replace(estimate, method=method))
 
 
-def _pooled(pairs: Sequence[FreeNoise], rng: np.random.Generator) -> SignalNoiseDraws:
+def _pooled(pairs: Sequence[FreeNoise], rng: np.random.Generator) -> Draws:
     """Draws of all pairs, each with the share of its weight."""
     shares = special.softmax([each.log_weight for each in pairs])
     parts = []
@@ -376,7 +376,7 @@ def _pooled(pairs: Sequence[FreeNoise], rng: np.random.Generator) -> SignalNoise
         roots = pair.target.roots(pair.estimate.points[index])
         parts.append(diagonal_draws(roots, np.full(count, share / count), pair.estimate.groups[index]))
     total = sum(float(part.weights.sum()) for part in parts)
-    return SignalNoiseDraws(
+    return Draws(
         np.concatenate([part.basis for part in parts]),
         np.concatenate([part.ratios for part in parts]),
         np.concatenate([part.weights for part in parts]) / total,

@@ -17,7 +17,9 @@ from lbnn.data.spectrum import Spectrum
 from lbnn.network import TARGET_ERROR, Network, Seed
 from lbnn.posterior import Posterior
 from lbnn.predict.feature_kernel import average_feature_kernel
-from lbnn.predict.network import NetworkPredictive
+from lbnn.predict.predictive import Predictive
+from lbnn.predict.process import Process
+from lbnn.scale.draws import Draws
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.theories.discrepancy import QUANTITIES, Discrepancy, error_grid
 from lbnn.theories.limits.regimes import THEORIES, as_setting
@@ -175,11 +177,17 @@ class Truth:
         self.exact, self.X_test, self.quantities = exact, X_test, quantities
         training, points = exact.spectrum.project(), exact.spectrum.project(X_test)
         process = exact._process
+
+        def predictive(measure: ScaleMeasure) -> Predictive:
+            draws = Draws.of(measure, exact.noise.variance)
+            data = Process.of(draws, exact.spectrum.eigenvalues, exact.spectrum.targets)
+            return Predictive.of(data, points, exact.spectrum.single_output)
+
         statistics: dict[str, Callable[[ScaleMeasure], Array]] = {
             "kernel": lambda measure: average_feature_kernel(training, process, measure, width),
             "scale": lambda measure: measure.average(measure.scales),
-            "mean": lambda measure: NetworkPredictive(points, process, measure).mean,
-            "covariance": lambda measure: NetworkPredictive(points, process, measure).output_covariance,
+            "mean": lambda measure: predictive(measure).mean,
+            "covariance": lambda measure: predictive(measure).output_covariance,
         }
         asked = {_SOURCES.get(quantity, quantity) for quantity in quantities} & set(statistics)
         self.values = {name: statistics[name](exact.scale) for name in asked}

@@ -25,7 +25,7 @@ from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
 from lbnn.engines.quadrature import QuadratureLaw, messages
 from lbnn.likelihood.existence import require_invertible_gram
-from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.independent import IndependentNoise
 from lbnn.posterior import Posterior
 from lbnn.scale.measure import Exponent, ScaleMeasure, Tails
@@ -190,9 +190,6 @@ class IsotropicLaw:
         return np.exp(x)[:, None, None] * np.eye(self.outputs)
 
     def log_expect_exp(self, exponent: Exponent) -> complex:
-        if isinstance(exponent, LikelihoodRatio) and self._has_pole(exponent):
-            return complex(math.inf)
-
         def of_number(values: Array, vectors: Array) -> Any:
             """The exponent at s I for numbers s (m, 1), (m,)."""
             identities = np.broadcast_to(np.eye(self.outputs), (len(values), self.outputs, self.outputs))
@@ -203,12 +200,6 @@ class IsotropicLaw:
     def log_density(self, x: Array) -> Array:
         """Log density of x = log s, (m,)."""
         return self.scalar.log_density(x)
-
-    def _has_pole(self, ratio: LikelihoodRatio) -> bool:
-        """Whether noise-free outputs of exactly zero have infinite density: s^{−rows·n_d/2} near s = 0."""
-        exact = [likelihood.targets for likelihood in ratio.numerators if likelihood.noise_variance == 0]
-        zeros = sum(targets.size for targets in exact if not targets.any())
-        return zeros > 0 and zeros / 2 >= self.scalar.law.left_exponent
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Draws of s I, (size, n_d, n_d)."""

@@ -24,7 +24,8 @@ from lbnn._base.types import Array
 from lbnn.data.view_data import ViewData, checked_views
 from lbnn.likelihood.views import ViewDesign, ViewLikelihood
 from lbnn.network import Network
-from lbnn.predict.atoms import AtomPredictive
+from lbnn.predict.dense_part import DensePart
+from lbnn.predict.predictive import Predictive
 from lbnn.predict.view_process import TestViews, ViewProcess
 
 
@@ -44,7 +45,7 @@ class ViewSaddle:
     log_evidence: float
     process: ViewProcess
 
-    def predict(self, views: ArrayLike) -> AtomPredictive:
+    def predict(self, views: ArrayLike) -> Predictive:
         """The Gaussian process at the saddle, at test views (p̂, M, n0)."""
         array, data = checked_views(views), self.process.data
         assert data.features is not None
@@ -56,15 +57,15 @@ class ViewSaddle:
             )
         test = TestViews.of_features(math.sqrt(data.variance / expected[1]) * array, data)
         means, variances = self.process.moments(test, self.scale[None])
-        return AtomPredictive(
+        part = DensePart(
             np.ones(1),
             means[:, :, None],
             lambda rows: variances[:, rows, None, None],
             lambda number: self.process.joint(test, self.scale),
             self.scale[None],
-            self.process.noise,
-            single_output=True,
+            (self.process.noise, 0.0),
         )
+        return Predictive((part,), single_output=True)
 
 
 def view_saddle(network: Network, views: ArrayLike, y: ArrayLike, beta: float) -> ViewSaddle:

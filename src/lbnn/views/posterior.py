@@ -21,7 +21,8 @@ from lbnn.cross_validation.scores import pareto_messages
 from lbnn.data.view_data import ViewData, checked_views
 from lbnn.engines import ScaleInference
 from lbnn.engines.conditioned import Conditioned, scale_picture
-from lbnn.predict.atoms import AtomPredictive
+from lbnn.predict.dense_part import DensePart
+from lbnn.predict.predictive import Predictive
 from lbnn.predict.view_process import TestViews, ViewProcess
 from lbnn.predict.weights import sample_view_weights
 from lbnn.scale.measure import ScaleMeasure
@@ -90,7 +91,7 @@ class ViewPosterior(Conditioned):
         *,
         cross_gram: ArrayLike | None = None,
         test_gram: ArrayLike | None = None,
-    ) -> AtomPredictive:
+    ) -> Predictive:
         """The posterior predictive of the function at test points.
 
         Parameters
@@ -103,26 +104,26 @@ class ViewPosterior(Conditioned):
 
         Returns
         -------
-        AtomPredictive
+        Predictive
             `.with_noise()` for observations.
         """
         test = self._test(views, cross_gram, test_gram)
         chosen, weights = self._kept
         scales = self.scale.scales[chosen]
         means, variances = self._process.moments(test, scales)
-        return AtomPredictive(
+        groups = self.scale.groups
+        part = DensePart(
             weights,
             means[:, :, None],
             lambda rows: variances[:, rows, None, None],
             lambda number: self._process.joint(test, scales[number]),
             scales,
-            self.noise_variance,
-            single_output=True,
-            law=self.scale.law,
-            extended=lambda point, value, noise, _: self._process.extended(
-                test, point, float(value[0]), noise
-            ),
+            (self.noise_variance, 0.0),
+            None if groups is None else groups[chosen],
+            self.scale.law,
+            lambda point, value, noise, _: self._process.extended(test, point, float(value[0]), noise),
         )
+        return Predictive((part,), single_output=True)
 
     def _test(
         self, views: ArrayLike | None, cross_gram: ArrayLike | None, test_gram: ArrayLike | None

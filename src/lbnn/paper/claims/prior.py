@@ -21,8 +21,9 @@ from lbnn.paper.compare import (
 from lbnn.paper.registry import Run, claim
 from lbnn.paper.routes import dense, scale_laws
 from lbnn.paper.routes.problem import draw_weights, random_problem
-from lbnn.predict.conditional import ConditionalProcess
-from lbnn.predict.network import NetworkPredictive
+from lbnn.predict.predictive import Predictive
+from lbnn.predict.process import Process
+from lbnn.scale.draws import Draws
 from lbnn.scale.measure import ScaleMeasure
 
 SCALES = np.geomspace(1e-6, 30.0, 60)
@@ -45,8 +46,8 @@ def matrix_gaussian(run: Run) -> float:
     _, W2, W3 = (W[0] for W in draw_weights(run.rng, (6, 5, 4, 3), 1))
     lifted = np.kron(X, W3 @ W2) / math.sqrt(X.shape[1])  # v(F) = (X ⊗ A) v(W_1ᵀ)
     nothing = InputProjection(FeatureDirections(np.zeros((6, 0))), X, 1 / X.shape[1])
-    process = ConditionalProcess(np.zeros(0), np.zeros((0, 3)), math.inf)
-    predictive = NetworkPredictive(nothing, process, ScaleMeasure.atom(W3 @ W2 @ W2.T @ W3.T, False))
+    draws = Draws.of(ScaleMeasure.atom(W3 @ W2 @ W2.T @ W3.T, False), math.inf)
+    predictive = Predictive.of(Process.of(draws, np.zeros(0), np.zeros((0, 3))), nothing, False)
     return relative_error(predictive.covariance.reshape(12, 12), lifted @ lifted.T)
 
 

@@ -14,8 +14,9 @@ import numpy as np
 from lbnn._base.types import Array
 from lbnn.data.projection import GramProjection, Projection
 from lbnn.likelihood.hidden_kernel import dual
-from lbnn.predict.conditional import ConditionalProcess
-from lbnn.predict.network import NetworkPredictive
+from lbnn.predict.predictive import Predictive
+from lbnn.predict.process import Process
+from lbnn.scale.draws import Draws
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.theories.limits.saddle import find_saddle
 from lbnn.theories.limits.setting import Setting
@@ -47,18 +48,19 @@ class KernelSaddle:
         rest = self._gain(layer) * projection.unexplained_gram
         return explained @ self.of_layer(layer) @ explained.T + rest
 
-    def _predictive_at(self, projection: Projection) -> NetworkPredictive:
+    def _predictive_at(self, projection: Projection) -> Predictive:
         """The Gaussian process with the learned kernel, independent over outputs."""
         data = self.setting.spectrum
         root = np.sqrt(data.eigenvalues)
         values, axes = np.linalg.eigh(root[:, None] * self.hidden * root)
-        process = ConditionalProcess(values, axes.T @ data.targets, self.setting.noise_variance)
         weights = (root[:, None] * axes) / np.sqrt(values)  # Φ' = Φ Λ diag(√g) axes / √values
         explained = projection.explained @ self.hidden @ weights
         # Φ Λ Φᵀ lies in the span of the training directions: only the prior's part stays unexplained.
         rest = self.setting.variance * projection.unexplained_gram
         measure = ScaleMeasure.atom(np.eye(data.outputs), data.single_output)
-        return NetworkPredictive(GramProjection(explained, rest), process, measure)
+        draws = Draws.of(measure, self.setting.noise_variance)
+        process = Process.of(draws, values, axes.T @ data.targets)
+        return Predictive.of(process, GramProjection(explained, rest), data.single_output)
 
     def _gain(self, layer: int) -> float:
         """Product of the prior variances of the layers 2 to ℓ."""

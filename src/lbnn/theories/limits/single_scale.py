@@ -8,7 +8,9 @@ from lbnn._base.types import Array
 from lbnn.data.projection import Projection
 from lbnn.engines.laws import FactorLaw
 from lbnn.predict.feature_kernel import average_feature_kernel, average_layer_kernel
-from lbnn.predict.network import NetworkPredictive
+from lbnn.predict.predictive import Predictive
+from lbnn.predict.process import Process
+from lbnn.scale.draws import Draws
 from lbnn.scale.measure import Exponent, ScaleMeasure
 from lbnn.theories.limits.setting import Setting
 from lbnn.theories.limits.theory import PredictiveOf, Theory
@@ -64,7 +66,10 @@ def at_infinite_width(name: str, setting: Setting, log_evidence: float) -> Theor
 
 
 def _predictive(setting: Setting, measure: ScaleMeasure) -> PredictiveOf:
-    return lambda projection: NetworkPredictive(projection, setting.process, measure)
+    spectrum = setting.spectrum
+    draws = Draws.of(measure, setting.noise_variance)
+    process = Process.of(draws, spectrum.eigenvalues, spectrum.targets)
+    return lambda projection: Predictive.of(process, projection, spectrum.single_output)
 
 
 def _aligned_law(setting: Setting, measure: ScaleMeasure) -> AlignedLaw:
