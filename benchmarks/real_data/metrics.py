@@ -111,14 +111,11 @@ class Mixture:
         With many outputs, or an average over many models, each such point takes a minute: there it is the
         density of the mixture of all draws, a forecast as well, the one that intervals and ellipsoid are of.
         """
-        single = not hasattr(self.predictive, "components")
+        single = len(self.predictive.parts) == 1
         if single and Y.shape[1] <= MOST_INTEGRATED:
             return self.predictive.pointwise_log_density(Y.reshape(self.predictive.mean.shape))
-        parts = getattr(self.predictive, "components", (self.predictive,))
-        shares = getattr(self.predictive, "weights", np.ones(1))
-        terms = [
-            math.log(share) + _terms(part, Y) for share, part in zip(shares, parts, strict=True) if share
-        ]
+        parts = self.predictive.parts
+        terms = [math.log(part.share) + _terms(part, Y) for part in parts if part.share]
         return special.logsumexp(np.concatenate(terms), axis=0)
 
     def inside(self, Y: np.ndarray) -> np.ndarray:
@@ -143,12 +140,10 @@ def _distribution(
     return np.tensordot(weights, special.ndtr((Y - means) / deviations), axes=1)
 
 
-def _terms(predictive: Any, Y: np.ndarray) -> np.ndarray:
-    """Log of weight and density of every draw at each point, (draws, p̂); one row where there are no draws."""
-    terms = predictive._point_terms(Y)
-    if terms is not None:
-        return terms
-    return predictive.pointwise_log_density(Y.reshape(predictive.mean.shape))[None]
+def _terms(part: Any, Y: np.ndarray) -> np.ndarray:
+    """Log of weight and density of every draw at each point, (draws, p̂)."""
+    with np.errstate(divide="ignore"):
+        return np.log(part.weights)[:, None] + part.point_terms(Y, slice(None))
 
 
 def squared_distance(covariance: np.ndarray, deviation: np.ndarray) -> np.ndarray:
