@@ -206,8 +206,9 @@ def test_slopes_of_errors():
     assert slope_of("b", sizes) is None  # noise
 
 
-def test_the_theory_that_takes_long_is_left_out_of_deep_networks_by_name():
-    for depth, left_out in ((2, False), (3, True)):
-        numbers = next(theories.numbers(State(view="theories", depth=depth, widths=(8,), **SMALL)))
-        assert any("depth 2 only" in message for message in numbers.messages) == left_out
+def test_the_theory_that_takes_long_is_left_out_by_name():
+    for depth, examples, left_out in ((2, 8, False), (3, 8, True), (2, 41, True)):
+        state = State(view="theories", depth=depth, widths=(8,), examples=examples, inputs=50)
+        numbers = next(theories.numbers(state))
+        assert any("depth 2 with up to" in message for message in numbers.messages) == left_out
         assert ("many outputs" in {value.name for value in numbers.values}) != left_out

@@ -21,12 +21,12 @@ RANGES: dict[str, tuple[float, float]] = {
     "examples": (1, 200),
     "inputs": (1, 400),
     "outputs": (1, 2),  # four behind many layers took ten seconds
-    "size": (0.0, 1000.0),
-    "noise": (0.0, 100.0),
+    "size": (0.0, 100.0),
+    "noise": (0.0, 10.0),
     "rank": (1, 4),
     "seed": (0, 9999),
 }
-SMALLEST_BETA, LARGEST_BETA = 1e-6, 1e9  # beside 0 and infinity, which are allowed
+SMALLEST_BETA, LARGEST_BETA = 1e-6, 1e6  # beside 0 and infinity, which are allowed
 MOST_POINTS, FARTHEST, HIGHEST = 60, 5.0, 1000.0
 _LONGEST_ADDRESS = 4000
 
