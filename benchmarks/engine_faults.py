@@ -277,8 +277,8 @@ OF_FREE = (
     "lbnn.engines.signal_noise_target:SignalNoiseTarget.log_density",
     "lbnn.engines.signal_noise_target:SignalNoiseTarget.value_and_gradient",
 )
-MIXED = ("mixture", "per output", "two phases", "missing cells", "coupled", "given covariance")
-NEARLY_GAUSSIAN = ("gaussian", "kernel", "zero temperature")
+MIXED = ("mixture", "per output", "two phases", "missing cells", "coupled")
+NEARLY_GAUSSIAN = ("gaussian", "kernel", "zero temperature", "given covariance")
 BY_ROWS = ("rows", "wide", "many cells")
 
 PROPOSALS = (
@@ -418,7 +418,7 @@ def problems() -> dict[str, Callable[[int], Any]]:
         "two phases": lambda seed: lbnn.Network(case.widths, case.variances).condition(
             case.X, case.Y, case.beta, seed=seed
         ),
-        "rows": of((30,), _data(30, 20, 12, 5), 5.0),
+        "rows": of((24,), _data(60, 20, 16, 5), 5.0),
         "wide": of((30, 30), _data(30, 20, 12, 5), 5.0),
         "kernel": of((20,), _data(3, 6, 8, 6), 5.0),
         "narrow": of((3,), _data(20, 30, 12, 7, rank=1), 100.0),

@@ -77,6 +77,17 @@ def test_likelihood_is_that_of_dense_covariances(
         check_integrand(likelihood, roots, found + 0.01)
 
 
+def test_a_wrong_constant_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plain formula has a constant of its own."""
+    rng = np.random.default_rng(0)
+    likelihood = make_likelihood(rng, 2, 6, 3)
+    roots = Roots(rng.normal(size=(1, 2, 2)), rng.normal(size=(1, 2, 1)), rng.normal(size=(1, 2)))
+    constant = likelihood.log_constant
+    monkeypatch.setattr(SignalNoiseLikelihood, "log_constant", constant + 0.01)
+    with pytest.raises(LikelihoodMismatch):
+        check_integrand(likelihood, roots, likelihood.log_constant + likelihood.log_value(roots))
+
+
 def free_target(outputs: int, width: int | None, factors: int, own: float = 0.7, seed: int = 0):
     """A target with units that are drawn, and all of its parts.
 

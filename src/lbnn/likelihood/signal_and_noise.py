@@ -209,7 +209,8 @@ def plain_log_value(likelihood: SignalNoiseLikelihood, signal: Array, noise: Arr
     value -= 0.5 * (likelihood.unseen * logs + fit)
     bound += _ROUNDING * (likelihood.unseen * abs(logs) + fit)
     total = float((likelihood.targets**2).sum() + np.trace(outside)) / float(np.linalg.eigvalsh(noise)[0])
-    return likelihood.log_constant + value, bound + 1e-13 * total
+    constant = likelihood.log_jacobian - 0.5 * likelihood.examples * len(noise) * math.log(2 * math.pi)
+    return constant + value, bound + 1e-13 * total
 
 
 def check_integrand(likelihood: SignalNoiseLikelihood, roots: Roots, log_values: Array) -> None:
