@@ -13,7 +13,7 @@ from lbnn import MatrixGIG
 from tests.helpers.problems import Array
 from tests.matrix_gig.test_one_and_two_dimensions import PHI, PLANES, PSI
 from tests.matrix_gig.test_three_dimensions_and_more import CHAINS
-from tests.referees.matrix_gig import REPLICATE_FREEDOM, gibbs_chains, library_values, with_spectrum
+from tests.referees.matrix_gig import gibbs_chains, library_values, with_spectrum
 from tests.referees.statistics import assert_agrees
 
 DRAWN = {
@@ -63,7 +63,7 @@ def test_moments_of_draws(name: str) -> None:
     np.testing.assert_allclose(draws, draws.swapaxes(1, 2), rtol=1e-9, atol=1e-12)
     values = functions_of(draws)
     exact, exact_error = expected_functions(name)
-    share = 0.1 if law.diagnostics.engine in ("importance", "quadrature") else 0.0
+    share = 0.1 if law.diagnostics.engine == "importance" else 0.0
     error = np.hypot(values.std(axis=0) * math.sqrt((1 + share) / size), exact_error)
     assert_agrees(values.mean(axis=0), error, exact, comparisons=len(DRAWN) * 60)
 
@@ -134,17 +134,15 @@ FOUR = (with_spectrum([0.5, 1.0, 3.0, 7.0], 437), with_spectrum([1.0, 1.5, 2.0, 
 
 
 def test_target_error_controls_the_error() -> None:
-    """Of the log normaliser, and of means in units of standard deviations (eight replicates tell)."""
+    """Of the log normaliser, and of means in units of standard deviations along the axes of the law."""
     deviations = functions_of(MatrixGIG(*FOUR).sample(4000, 439)).std(axis=0)[:-1]
-    noise = math.sqrt(stats.chi2.isf(1e-3 / 96, REPLICATE_FREEDOM) / REPLICATE_FREEDOM)
     errors = []
     for target in (0.05, 0.02, 0.01):
         law = MatrixGIG(*FOUR, target_error=target)
         assert law.diagnostics.ok
         assert law.log_normalizer_error <= target
         relative = library_values(law)[1] / deviations
-        assert relative.max() <= noise * target
-        assert math.sqrt((relative**2).mean()) <= target
+        assert relative.max() <= 1.1 * target  # deviations are of 4,000 draws: known to 4 %
         assert law.diagnostics.effective_sample_size >= target**-2
         errors.append(law.log_normalizer_error)
     assert errors[2] < errors[0]
@@ -167,9 +165,8 @@ def test_stated_errors_hold() -> None:
     count = values.shape[1]
     spread = values.std(axis=0, ddof=1)
     stated = np.sqrt((errors**2).mean(axis=0))
-    # spread²/stated² is about F(29, 30 · 7)
     level = 1e-3 / count / 2
-    low, high = stats.f.ppf([level, 1 - level], 29, 30 * REPLICATE_FREEDOM)
+    low, high = stats.chi2.ppf([level, 1 - level], 29) / 29
     ratio = (spread / stated) ** 2
     assert (ratio > low).all()
     assert (ratio < high).all()

@@ -1,4 +1,4 @@
-"""Wishart laws, inverses, congruences, the mode, the Laplace approximation and the density."""
+"""Wishart laws, inverses, congruences, the mode and the density."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lbnn import MatrixGIG
 from tests.helpers.problems import Array, random_rotation, random_scale
 from tests.matrix_gig.test_one_and_two_dimensions import PHI, PSI, RANK_ONE
 from tests.matrix_gig.test_three_dimensions_and_more import CHAINS
-from tests.referees.matrix_gig import REPLICATE_FREEDOM, with_spectrum
+from tests.referees.matrix_gig import with_spectrum
 from tests.referees.statistics import assert_agrees
 
 
@@ -62,11 +62,7 @@ def test_weak_psi_tends_to_a_wishart(size: int) -> None:
     law, limit = (MatrixGIG(w * np.eye(size), np.eye(size), nu) for w in (weak, 0.0))
     change = -0.5 * weak * np.trace(limit.inverse_mean)
     difference = law.log_normalizer - limit.log_normalizer
-    if size == 2:
-        assert difference == pytest.approx(change, abs=1e-9)
-    else:
-        options = {"degrees_of_freedom": REPLICATE_FREEDOM, "largest_error": 1e-3}
-        assert_agrees(difference, law.log_normalizer_error, change, **options)
+    assert_agrees(difference, law.log_normalizer_error, change, largest_error=1e-6)
 
 
 @st.composite
@@ -90,7 +86,7 @@ QUICK = settings(
 
 
 @QUICK
-@given(laws(), st.integers(0, 1000))
+@given(laws((1,)), st.integers(0, 1000))
 def test_law_of_the_inverse(law: MatrixGIG, seed: int) -> None:
     """Density with the Jacobian det(X)^{N+1}, normaliser, means, and twice is once."""
     size, inverse = law.dimension, law.inverse()
@@ -104,7 +100,7 @@ def test_law_of_the_inverse(law: MatrixGIG, seed: int) -> None:
 
 
 @QUICK
-@given(laws(), st.integers(0, 1000), st.integers(0, 1000))
+@given(laws((1,)), st.integers(0, 1000), st.integers(0, 1000))
 def test_law_of_a_congruence(law: MatrixGIG, seed: int, other: int) -> None:
     """A X Aᵀ: density with the Jacobian |det A|^{N+1}, normaliser, means."""
     size = law.dimension
@@ -118,6 +114,16 @@ def test_law_of_a_congruence(law: MatrixGIG, seed: int, other: int) -> None:
     np.testing.assert_allclose(image.mean, A @ law.mean @ A.T, rtol=1e-7, atol=1e-10)
     back = np.linalg.inv(A)
     np.testing.assert_allclose(image.inverse_mean, back.T @ law.inverse_mean @ back, rtol=1e-7, atol=1e-10)
+
+
+@QUICK
+@given(laws((2, 3, 6)))
+def test_means_solve_the_riccati_equation_in_expectation(law: MatrixGIG) -> None:
+    """E(X Φ − Ψ X⁻¹) = 2ν I: integration by parts, from X → (1 + ε A) X (1 + ε A)ᵀ for every A."""
+    difference = law.mean @ law.phi - law.psi @ law.inverse_mean
+    errors = law.mean_error @ np.abs(law.phi) + np.abs(law.psi) @ law.inverse_mean_error
+    allowed = 5 * errors + 1e-9 * np.abs(law.mean @ law.phi).max()
+    assert (np.abs(difference - 2 * law.nu * np.eye(law.dimension)) < allowed).all()
 
 
 @pytest.mark.parametrize("nu", [2.5, -2.5])
@@ -176,31 +182,6 @@ def test_mode_with_singular_scales() -> None:
     inside = MatrixGIG(RANK_ONE, PHI, 2.0).mode
     np.testing.assert_allclose(inside @ PHI @ inside - inside, RANK_ONE, rtol=1e-11, atol=1e-14)
     assert np.linalg.eigvalsh(MatrixGIG(RANK_ONE, PHI, 0.9).mode)[0] == pytest.approx(0, abs=1e-12)
-
-
-@pytest.mark.parametrize("size", [1, 2])
-def test_laplace_approximation_improves_with_nu(size: int) -> None:
-    """An error of O(1/ν): it halves as ν doubles."""
-    psi, phi = random_scale(size, 425), random_scale(size, 426)
-    errors = []
-    for nu in (5.0, 10.0, 20.0, 40.0, 80.0):
-        law = MatrixGIG(psi, phi, nu)
-        errors.append(abs(law.laplace_log_normalizer - law.log_normalizer))
-    ratios = np.array(errors[:-1]) / errors[1:]
-    assert errors[0] < 0.2
-    assert ((ratios > 1.5) & (ratios < 2.6)).all()
-    assert ratios[-1] == pytest.approx(2, abs=0.25)
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_laplace_approximation_by_hand(sign: int) -> None:
-    """N = 1: √(2π/κ) times the peak of exp(νt − ½ψe^{−t} − ½φe^t); the inverse law has the same."""
-    psi, phi, nu = 2.0, 3.0, 4.0 * sign
-    t = math.log((nu + math.sqrt(nu**2 + psi * phi)) / phi)
-    peak = nu * t - 0.5 * (psi * math.exp(-t) + phi * math.exp(t))
-    curvature = 0.5 * (psi * math.exp(-t) + phi * math.exp(t))
-    expected = peak + 0.5 * math.log(2 * math.pi / curvature)
-    assert MatrixGIG(psi, phi, nu).laplace_log_normalizer == pytest.approx(expected, rel=1e-12)
 
 
 def test_density_is_zero_off_the_cone() -> None:

@@ -14,6 +14,7 @@ from scipy import stats
 from lbnn import MatrixGIG
 from tests.helpers.problems import Array
 from tests.referees.matrix_gig import PlaneReferee, ScalarReferee
+from tests.referees.statistics import assert_agrees
 
 SCALARS = [
     *itertools.product([-3.7, -0.5, 0.0, 0.3, 2.0, 40.0], [(1.0, 1.0), (0.02, 3.0), (5.0, 80.0)]),
@@ -91,18 +92,26 @@ def test_plane_quadrature_has_converged(name: str) -> None:
 
 @pytest.mark.parametrize("name", PLANES)
 def test_two_dimensions_against_quadrature(name: str) -> None:
-    """Normaliser, E X and E X⁻¹ to 1e-9."""
+    """Normaliser, E X and E X⁻¹, within stated errors; to rounding where Ψ or Φ has rank one."""
     law, exact = MatrixGIG(*PLANES[name]), plane(name)
-    assert law.diagnostics.engine == "quadrature"
-    assert law.log_normalizer == pytest.approx(exact.log_normalizer, rel=1e-9, abs=1e-9)
-    np.testing.assert_allclose(law.mean, exact.expect("mean"), rtol=1e-9)
-    np.testing.assert_allclose(law.inverse_mean, exact.expect("inverse mean"), rtol=1e-9)
-    np.testing.assert_array_equal(law.mean_error, np.zeros((2, 2)))
+    assert law.diagnostics.ok
+    found = law.log_normalizer, law.mean, law.inverse_mean
+    errors = law.log_normalizer_error, law.mean_error, law.inverse_mean_error
+    expected = exact.log_normalizer, exact.expect("mean"), exact.expect("inverse mean")
+    for value, error, truth in zip(found, errors, expected, strict=True):
+        if "singular" in name:
+            assert law.diagnostics.engine == "bessel"
+            np.testing.assert_allclose(value, truth, rtol=1e-9, atol=1e-9)
+            np.testing.assert_array_equal(error, np.zeros_like(truth))
+        else:
+            scale = np.sqrt(np.abs(np.diagonal(truth))) if np.ndim(truth) else 1.0
+            largest = float(0.05 * np.max(scale) ** 2)  # far below a standard deviation
+            assert_agrees(value, error, truth, comparisons=9 * len(PLANES), largest_error=largest)
 
 
-@pytest.mark.parametrize("name", ["positive", "negative", "2ν < N"])
+@pytest.mark.parametrize("name", ["singular psi", "singular phi"])
 def test_normalizer_generates_the_moments(name: str) -> None:
-    """∂/∂ν = E log det X, ∂/∂Φ = −½ E X, ∂/∂Ψ = −½ E X⁻¹."""
+    """∂/∂ν = E log det X, ∂/∂Φ = −½ E X, ∂/∂Ψ = −½ E X⁻¹, along directions that keep the ranks."""
     psi, phi, nu = PLANES[name]
     step = 1e-4
 
@@ -110,14 +119,13 @@ def test_normalizer_generates_the_moments(name: str) -> None:
         near, far = (value(h) - value(-h) for h in (step, 2 * step))
         return (8 * near - far) / (12 * step)
 
-    direction = np.array([[0.3, 0.2], [0.2, -0.4]])
     law, exact = MatrixGIG(psi, phi, nu), plane(name)
     found = slope(lambda h: MatrixGIG(psi, phi, nu + h).log_normalizer)
     assert found == pytest.approx(exact.expect("log det")[0, 0], abs=1e-8)
-    found = slope(lambda h: MatrixGIG(psi, phi + h * direction, nu).log_normalizer)
-    assert found == pytest.approx(-0.5 * np.trace(direction @ law.mean), abs=1e-8)
-    found = slope(lambda h: MatrixGIG(psi + h * direction, phi, nu).log_normalizer)
-    assert found == pytest.approx(-0.5 * np.trace(direction @ law.inverse_mean), abs=1e-8)
+    found = slope(lambda h: MatrixGIG(psi, (1 + h) * phi, nu).log_normalizer)
+    assert found == pytest.approx(-0.5 * np.trace(phi @ law.mean), abs=1e-8)
+    found = slope(lambda h: MatrixGIG((1 + h) * psi, phi, nu).log_normalizer)
+    assert found == pytest.approx(-0.5 * np.trace(psi @ law.inverse_mean), abs=1e-8)
 
 
 def test_means_that_diverge_in_the_plane() -> None:
@@ -137,22 +145,32 @@ def test_means_that_diverge_in_the_plane() -> None:
     assert axis_aligned[1, 1] == pytest.approx(referee.moment(-1), rel=1e-10)
 
 
+def laplace_log_normalizer(psi: Array, phi: Array, nu: float) -> float:
+    """Laplace approximation in log X around ν + κ, κ = √(ν² + δ), after Butler & Wood (2003)."""
+    root = np.linalg.cholesky(phi)
+    kappa = np.sqrt(nu**2 + np.linalg.eigvalsh(root.T @ psi @ root))
+    point = nu + kappa
+    peak = (nu * np.log(point) - 0.5 * (point + (kappa - nu))).sum()
+    curvatures = math.log(kappa.sum()) + np.log(kappa).sum()
+    return float(peak + 0.5 * (3 * math.log(2 * math.pi) - curvatures) - nu * np.linalg.slogdet(phi)[1])
+
+
 @pytest.mark.parametrize(
     ("psi", "phi", "nu"), [(PSI, PHI, 1e5), (PSI, PHI, 1e6), (1e5 * PSI, 1e5 * PHI, 1.0)]
 )
 def test_two_dimensions_at_extreme_parameters(psi: Array, phi: Array, nu: float) -> None:
     """The Laplace approximation is exact to O(1/ν) here, and so is the mode."""
     law = MatrixGIG(psi, phi, nu)
-    assert law.log_normalizer == pytest.approx(law.laplace_log_normalizer, abs=1e-3)
+    assert law.diagnostics.ok
+    assert law.log_normalizer == pytest.approx(laplace_log_normalizer(psi, phi, nu), abs=1e-3)
     np.testing.assert_allclose(law.mean, law.mode, rtol=1e-3)
 
 
-@pytest.mark.filterwarnings("ignore::lbnn.AccuracyWarning")  # with three dimensions one seed in three warns
 @pytest.mark.parametrize("size", [2, 3])
 def test_weak_directions_of_both_scales_are_not_dropped(size: int) -> None:
     """Ψ = Φ = diag(1e-8, 1, ...) are definite, and so the law exists for ν = 0."""
     weak = np.diag([1e-8] + [1.0] * (size - 1))
     stronger = np.diag([1e-6] + [1.0] * (size - 1))
-    nearby = MatrixGIG(stronger, stronger, 0.0, target_error=0.1).log_normalizer
-    found = MatrixGIG(weak, weak, 0.0, target_error=0.1).log_normalizer
+    nearby = MatrixGIG(stronger, stronger, 0.0).log_normalizer
+    found = MatrixGIG(weak, weak, 0.0).log_normalizer
     assert nearby < found < nearby + 0.5  # grows like log log(1/δ)

@@ -9,11 +9,9 @@ import pytest
 from scipy import special
 
 from lbnn import MatrixGIG
-from lbnn.matrix_gig.canonical import bartlett_target
 from tests.helpers.problems import random_rotation
 from tests.matrix_gig.test_one_and_two_dimensions import PLANES, PSI, plane
 from tests.referees.matrix_gig import (
-    REPLICATE_FREEDOM,
     PlaneReferee,
     ScalarReferee,
     SpaceReferee,
@@ -41,15 +39,14 @@ def test_three_dimensions_against_quadrature(delta: tuple[float, float, float], 
     axes = random_rotation(3, 401)
     psi = (axes * np.array(delta)) @ axes.T
     law = MatrixGIG((psi + psi.T) / 2, np.eye(3), nu)
-    options = {"comparisons": 3 * 26, "degrees_of_freedom": REPLICATE_FREEDOM}
+    options = {"comparisons": 3 * 38}
     inverted = law.inverse()
     for found, first, second in ((law, "mean", "inverse_mean"), (inverted, "inverse_mean", "mean")):
         assert_agrees(found.log_normalizer, found.log_normalizer_error, exact.log_normalizer, **options)
         assert found.log_normalizer_error < 0.01
         for name, values in ((first, mean), (second, inverse)):
-            error = np.sqrt(np.diag(axes.T**2 @ getattr(found, f"{name}_error") ** 2 @ axes**2))
-            diagonal = np.diag(axes.T @ getattr(found, name) @ axes)
-            assert_agrees(diagonal, error, values, largest_error=0.02, **options)
+            value, error = getattr(found, name), getattr(found, f"{name}_error") + 1e-14
+            assert_agrees(value, error, (axes * values) @ axes.T, largest_error=0.05, **options)
 
 
 @pytest.mark.parametrize("size", [3, 5, 8])
@@ -66,14 +63,14 @@ def test_rank_two_reduces_to_the_plane(size: int, nu: float) -> None:
     log_wishart = special.multigammaln(whole, rest) + rest * whole * math.log(2)
     log_normalizer = exact.log_normalizer + log_wishart + 2 * rest / 2 * math.log(2 * math.pi)
     law = MatrixGIG(psi, np.eye(size), whole, target_error=0.02)
-    assert law.diagnostics.engine in ("importance", "smc")
-    options = {"comparisons": 6 * 9, "degrees_of_freedom": REPLICATE_FREEDOM}
+    assert law.diagnostics.ok
+    options = {"comparisons": 6 * 9}
     assert_agrees(law.log_normalizer, law.log_normalizer_error, log_normalizer, **options)
     assert law.log_normalizer_error < 0.02
     corner = (slice(rest, None),) * 2
     mean = exact.expect("mean") + rest * np.eye(2)
     assert_agrees(law.mean[corner], law.mean_error[corner], mean, **options)
-    np.testing.assert_array_less(np.abs(np.diag(law.mean)[:rest] - 2 * whole), 6 * law.mean_error[0, 0])
+    np.testing.assert_allclose(np.diag(law.mean)[:rest], 2 * whole, rtol=1e-12)
     inverse, error = law.inverse_mean[corner], law.inverse_mean_error[corner]
     if np.isfinite(law.inverse_mean).all():
         assert_agrees(inverse, error, exact.expect("inverse mean"), **options)
@@ -87,15 +84,14 @@ def test_rank_one_in_closed_form(size: int, nu: float) -> None:
     exact = ScalarReferee(3.0, 1.0, nu)
     log_normalizer = special.multigammaln(whole, size - 1) + (size - 1) * whole * math.log(2)
     log_normalizer += exact.log_normalizer + (size - 1) / 2 * math.log(2 * math.pi)
-    options = {"comparisons": 9, "degrees_of_freedom": REPLICATE_FREEDOM}
-    assert_agrees(law.log_normalizer, law.log_normalizer_error, log_normalizer, **options)
-    assert_agrees(law.mean[-1, -1], law.mean_error[-1, -1], exact.moment(1) + size - 1, **options)
+    assert law.diagnostics.engine == "bessel"
+    assert law.log_normalizer == pytest.approx(log_normalizer, rel=1e-10)
+    assert law.mean[-1, -1] == pytest.approx(exact.moment(1) + size - 1, rel=1e-10)
     finite = nu > 0.5  # 2ν of the whole above (N − 1) + 1
     assert np.isfinite(np.diag(law.inverse_mean)[:-1]).all() == finite
-    if finite:
-        assert_agrees(law.inverse_mean[-1, -1], law.inverse_mean_error[-1, -1], exact.moment(-1), **options)
-    else:
-        assert law.inverse_mean[-1, -1] == pytest.approx(exact.moment(-1), rel=0.05)
+    assert law.inverse_mean[-1, -1] == pytest.approx(exact.moment(-1), rel=1e-10)
+    if finite:  # E X₁₁⁻¹ (1 + tr E C⁻¹)
+        assert law.inverse_mean[0, 0] == pytest.approx((1 + exact.moment(-1)) / (2 * whole - size), rel=1e-10)
 
 
 def test_finite_part_of_a_divergent_mean_has_an_error() -> None:
@@ -122,7 +118,7 @@ def test_means_against_gibbs_chains(name: str) -> None:
     values, errors = library_values(law)
     chains, chains_error = gibbs_chains(psi, phi, nu, seed=412)
     error = np.hypot(errors, chains_error[:-1])
-    freedom = {"comparisons": len(CHAINS) * 50, "degrees_of_freedom": 2 * REPLICATE_FREEDOM}
+    freedom = {"comparisons": len(CHAINS) * 50}
     assert_agrees(values, error, chains[:-1], **freedom)
     spread = np.sqrt(np.abs(chains[:-1]).max())
     assert error.max() < 0.05 * spread  # the comparison has power
@@ -153,7 +149,7 @@ def test_fifteen_dimensions_against_gibbs_chains(name: str) -> None:
     values, errors = library_values(law)
     chains, chains_error = gibbs_chains(SCENARIOS[name], np.eye(15), 10.0, seed=414, chains=200, sweeps=200)
     error = np.hypot(errors, chains_error[:-1])
-    assert_agrees(values, error, chains[:-1], comparisons=3 * 450, degrees_of_freedom=2 * REPLICATE_FREEDOM)
+    assert_agrees(values, error, chains[:-1], comparisons=3 * 450)
 
 
 def draws_of_the_logarithm(delta: np.ndarray, nu: float, size: int = 60_000) -> tuple[float, float]:
@@ -199,13 +195,4 @@ def test_eigenvalues_over_many_decades(delta: tuple[float, ...], nu: float) -> N
     truth, error = draws_of_the_logarithm(np.array(delta), abs(nu))
     law = MatrixGIG(np.eye(len(delta)), np.diag(delta), nu, target_error=0.05)
     joint = math.hypot(law.log_normalizer_error, error)
-    assert_agrees(law.log_normalizer, joint, truth, comparisons=3, degrees_of_freedom=15)
-
-
-def test_triangular_factors_of_many_decades_have_a_gradient() -> None:
-    """Below a small diagonal entry the others are larger by thirty decades."""
-    target = bartlett_target(np.array([1.0, 10.0, 100.0]), 0.5)
-    total = np.array([[[1e-20, 0.0, 0.0], [1e10, 1e-20, 0.0], [1e10, 1e10, 1e-20]]])
-    value, gradient = target.likelihood_gradient(total, np.eye(3))
-    assert np.isfinite(value).all()
-    assert np.isfinite(gradient).all()
+    assert_agrees(law.log_normalizer, joint, truth, comparisons=3)

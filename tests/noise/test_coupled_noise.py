@@ -17,6 +17,7 @@ from lbnn.selection import NoiseSpec, Shapes, condition, coupled, search
 from lbnn.selection import gaussian_process as gp
 from lbnn.selection.finite_width import network_evidence
 from tests.helpers.problems import make_problem, random_rotation, random_scale
+from tests.referees.matrix_gig import PlaneReferee
 from tests.referees.statistics import assert_agrees
 
 SHAPES = [(12, 20), (20, 5)]  # examples and inputs: without and with targets outside the range of G
@@ -133,7 +134,7 @@ def test_evidence_at_depth_two_is_a_normaliser_of_the_matrix_inverse_gaussian(wi
     unit = searched(problem.X, problem.Y)[1]
     targets = C @ problem.Y / unit / np.exp(H[:-1] / 2)
     scatter = targets.T @ np.linalg.solve(contrast_gram, targets)
-    law = lbnn.MatrixGIG(scatter, width * np.eye(outputs), (width - count) / 2)
+    law = PlaneReferee(scatter, width * np.eye(outputs), (width - count) / 2, inverse=False)
     log_wishart = -0.5 * width * outputs * math.log(2 / width) - special.multigammaln(width / 2, outputs)
     log_gauss = -0.5 * count * outputs * math.log(2 * math.pi)
     log_gauss -= 0.5 * outputs * np.linalg.slogdet(contrast_gram)[1]

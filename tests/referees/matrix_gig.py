@@ -14,8 +14,6 @@ from lbnn import MatrixGIG
 from tests.helpers.problems import Array, random_rotation
 from tests.referees.weight_space import chain_mean_and_error, propose_log_scale
 
-REPLICATE_FREEDOM = 7  # errors of the library come from eight replicates
-
 
 def with_spectrum(values: list[float], seed: int) -> Array:
     """A symmetric matrix with the given eigenvalues in random axes; not diagonal."""

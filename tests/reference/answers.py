@@ -283,7 +283,7 @@ def matrix_laws() -> Iterator[Answer]:
     psi, phi = np.diag([1.0, 4.0, 2.5]), np.eye(3) + 0.2
     laws = {
         "MatrixGIG, N = 1": (FIXED, lbnn.MatrixGIG(2.0, 3.0, nu=1.5)),
-        "MatrixGIG, N = 2": (FIXED, lbnn.MatrixGIG(psi[:2, :2], phi[:2, :2], nu=-0.7)),
+        "MatrixGIG, N = 2": (DRAWN, lbnn.MatrixGIG(psi[:2, :2], phi[:2, :2], nu=-0.7)),
         "MatrixGIG, N = 3": (DRAWN, lbnn.MatrixGIG(psi, phi, nu=2.0, target_error=0.1)),
         "MatrixGIG, Wishart": (FIXED, lbnn.MatrixGIG(0 * psi, phi, nu=4.0)),
     }

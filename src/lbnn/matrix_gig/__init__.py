@@ -1,5 +1,5 @@
 """The matrix generalised inverse Gaussian, a distribution of its own (zero temperature, depth two).
 
-`distribution` is the public class, `canonical` solves one problem in canonical form, `target` is its density
-in Bartlett coordinates. Imports `scale` and `engines`.
+`distribution` is the public class, `canonical` draws from a law in canonical form. Imports `engines`, for the
+judgement of weights.
 """

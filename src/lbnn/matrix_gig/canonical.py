@@ -1,12 +1,15 @@
-"""Canonical matrix generalised inverse Gaussians, MGIG(diag(δ), I, ν), ν ≥ 0: one class for each way.
+"""Canonical matrix generalised inverse Gaussians, MGIG(diag(δ), I, ν), δ ascending: draws row by row.
 
-The density is ∝ det(X)^{ν − (N+1)/2} etr(−½ Δ X⁻¹ − ½ X), Δ = diag(δ). With X = T Tᵀ the factor etr(−½X)
-makes the entries of T below the diagonal standard normal and, with the power of the determinant and the
-Jacobian, T_ii a χ variable of 2ν − i + 1 degrees of freedom. At least one degree is taken, and the difference
-kept as a power: what is left is a `Scatter`, and bounded. So the law is sampled as a posterior of the scale.
+The density is ∝ det(X)^{ν − (N+1)/2} etr(−½ Δ X⁻¹ − ½ X), Δ = diag(δ). With X = T Tᵀ, T lower triangular,
+row k of T depends on the rows above it by S = T⁻¹ Δ T⁻ᵀ of these alone:
 
-Every class computes the log normaliser, the diagonals of E X and E X⁻¹ (the law does not change when the sign
-of a coordinate does, so both are diagonal), their errors, and weighted independent draws.
+    q = T_kk²              has density ∝ q^{ν − (k−1)/2 − 1} exp(−½ (q + δ_k/q)) det(I + S/q)^{−½},
+    (T_k1, ..., T_k,k−1)   given q is N(0, (I + S/q)⁻¹).
+
+But for the determinant the q are independent generalised inverse Gaussians. The determinant is nearly a power
+of each q, and so q is drawn with another order; what is left of it is the importance weight. It has moments
+of every order, since a power of q is left between exponentials of q and of 1/q. With at most one positive δ
+the determinant is one: Wishart laws and N = 1 are drawn directly.
 """
 
 from __future__ import annotations
@@ -14,254 +17,263 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import stats
 
+from lbnn._base.log_sums import normalised
 from lbnn._base.types import Array
-from lbnn.engines.estimate import Answer
-from lbnn.engines.importance import GaussianProposal, laplace_proposal, weighted_draws
 from lbnn.engines.inference import Diagnostics, InferenceOptions
-from lbnn.engines.run import draw_posterior
-from lbnn.engines.target import Target
-from lbnn.likelihood.root import Scatter
-from lbnn.scale.bartlett import BartlettCoordinates, FactorShape
-from lbnn.scale.measure import ScaleMeasure
+from lbnn.engines.pareto import pareto_k
+from lbnn.engines.policy import POLICY
 
-Estimate = tuple[Array, Array]  # value and standard error
+Estimate = tuple[Array, Array]  # values (N,) and the covariance (N, N) of their errors
 
-
-class Canonical(Protocol):
-    """A canonical law, however computed."""
-
-    @property
-    def diagnostics(self) -> Diagnostics: ...
-
-    @property
-    def log_normalizer(self) -> tuple[float, float]: ...
-
-    @property
-    def mean(self) -> Estimate: ...
-
-    @property
-    def inverse_mean(self) -> Estimate: ...
-
-    def weighted_sample(self, size: int, rng: np.random.Generator) -> Estimate: ...
-
-
-def solve_canonical(delta: Array, nu: float, options: InferenceOptions) -> Canonical:
-    """Choose how to compute the canonical law of δ (N,).
-
-    Closed form (δ = 0 or N = 1), quadrature (N = 2) or sampling.
-    """
-    if not delta.any():
-        return WishartCanonical(delta, nu)
-    if len(delta) == 1:
-        return ScalarCanonical(float(delta[0]), nu)
-    if len(delta) == 2:
-        return PlanarCanonical(delta, nu)
-    return SampledCanonical(delta, nu, options)
-
-
-def bartlett_target(delta: Array, nu: float) -> Target:
-    """MGIG(diag(δ), I, ν) in coordinates u of T, X = T Tᵀ, δ (N,) ascending.
-
-    T may be taken in any frame where no degree of freedom depends on the place of a zero δ.
-    """
-    exact = 2 * nu - np.arange(len(delta))
-    degrees = np.where(delta > 0, np.maximum(exact, 1.0), exact)
-    shape = FactorShape(len(delta), len(delta), 1, 1.0, tuple(map(float, degrees)))
-    likelihood = Scatter(np.diag(np.sqrt(delta)), degrees - exact)
-    any_frame = bool((delta > 0).all() or 2 * nu >= len(delta))
-    return Target(BartlettCoordinates((shape,)), likelihood, np.eye(len(delta)), any_frame)
-
-
-def log_base(target: Target) -> float:
-    """Log ∫ of the kernel without likelihood: 2^N Π 2^{d_i/2 − 1} Γ(d_i/2) · (2π)^{N(N−1)/4}."""
-    degrees, size = target.coordinates.shapes[0].degrees, target.rows
-    diagonal = sum((d / 2 - 1) * math.log(2) + math.lgamma(d / 2) for d in degrees)
-    return size * math.log(2) + diagonal + size * (size - 1) / 4 * math.log(2 * math.pi)
+_BLOCK = 4096  # draws at a time
+_MOST, _SMALL = 1 << 30, 10  # draws × max(N, 10)³ after which they are taken as they are: about 10 s
+_MEAN_FIELD_STEPS, _DAMPING = 60, 0.3
+_FITS, _FIT_DRAWS = 8, 2000  # rounds of fitting the orders, and draws of each
+#: Probability that draws which miss nothing are said to.
+_FALSE_ALARM = 1e-4
 
 
 @dataclass(frozen=True)
-class WishartCanonical:
-    """δ = 0: the Wishart law with 2ν degrees of freedom."""
+class Draws:
+    """Weighted draws of T; the mean of the weights is the normaliser.
 
-    delta: Array
-    nu: float
+    Attributes
+    ----------
+    factors, inverses : (m, N, N)
+        T and T⁻¹.
+    log_squares : (m, N)
+        log T_kk².
+    log_weights : (m,)
+    """
 
-    @property
-    def diagnostics(self) -> Diagnostics:
-        return Diagnostics("wishart", math.inf)
-
-    @property
-    def log_normalizer(self) -> tuple[float, float]:
-        return log_base(bartlett_target(self.delta, self.nu)), 0.0
-
-    @property
-    def mean(self) -> Estimate:
-        return np.full(len(self.delta), 2 * self.nu), np.zeros(len(self.delta))
-
-    @property
-    def inverse_mean(self) -> Estimate:
-        excess = 2 * self.nu - len(self.delta) - 1
-        return np.full(len(self.delta), 1 / excess if excess > 0 else math.inf), np.zeros(len(self.delta))
-
-    def weighted_sample(self, size: int, rng: np.random.Generator) -> Estimate:
-        target = bartlett_target(self.delta, self.nu)
-        return target.scales(rng.standard_normal((size, target.dimension))), np.zeros(size)
+    factors: Array
+    inverses: Array
+    log_squares: Array
+    log_weights: Array
 
 
-@dataclass(frozen=True)
-class ScalarCanonical:
-    """N = 1: the generalised inverse Gaussian, in Bessel functions K."""
-
-    delta: float
-    nu: float
-
-    @property
-    def diagnostics(self) -> Diagnostics:
-        return Diagnostics("bessel", math.inf)
-
-    @property
-    def log_normalizer(self) -> tuple[float, float]:
-        root = math.sqrt(self.delta)
-        return math.log(2) + log_bessel_k(self.nu, root) + self.nu * math.log(root), 0.0
-
-    @property
-    def mean(self) -> Estimate:
-        return self._moment(1)
-
-    @property
-    def inverse_mean(self) -> Estimate:
-        return self._moment(-1)
-
-    def _moment(self, power: int) -> Estimate:
-        root = math.sqrt(self.delta)
-        log_ratio = log_bessel_k(self.nu + power, root) - log_bessel_k(self.nu, root)
-        return np.array([root**power * math.exp(log_ratio)]), np.zeros(1)
-
-    def weighted_sample(self, size: int, rng: np.random.Generator) -> Estimate:
-        root = math.sqrt(self.delta)
-        draws = stats.geninvgauss.rvs(self.nu, root, scale=root, size=size, random_state=rng)
-        return draws[:, None, None], np.zeros(size)
+def draw(delta: Array, nu: float, orders: Array, size: int, rng: np.random.Generator) -> Draws:
+    """Draws of MGIG(diag(δ), I, ν) for δ (N,) ascending; q_k has the order orders[k], of (N,)."""
+    count = len(delta)
+    factors, inverses = np.zeros((2, size, count, count))
+    log_squares, log_weights = np.zeros((size, count)), np.zeros(size)
+    for k, (value, order) in enumerate(zip(delta, orders, strict=True)):
+        root = math.sqrt(value)
+        if value > 0:
+            squares = stats.geninvgauss.rvs(order, root, scale=root, size=size, random_state=rng)
+        else:
+            squares = 2 * rng.gamma(order, size=size)
+        scaled = inverses[:, :k, :k] * np.sqrt(delta[:k] / squares[:, None, None])  # S/q = scaled scaledᵀ
+        precision = np.linalg.cholesky(np.eye(k) + scaled @ scaled.swapaxes(1, 2))
+        normal = rng.standard_normal((size, k, 1))
+        row = np.linalg.solve(precision.swapaxes(1, 2), normal).swapaxes(1, 2)
+        factors[:, k, :k], factors[:, k, k] = row[:, 0], np.sqrt(squares)
+        inverses[:, k, k] = 1 / factors[:, k, k]
+        inverses[:, k, :k] = -(row @ inverses[:, :k, :k])[:, 0] * inverses[:, k, k, None]
+        log_squares[:, k] = np.log(squares)
+        log_weights += log_gig_normalizer(value, order) + k / 2 * math.log(2 * math.pi)
+        log_weights += (nu - k / 2 - order) * log_squares[:, k]
+        log_weights -= np.log(np.diagonal(precision, axis1=1, axis2=2)).sum(axis=1)
+    return Draws(factors, inverses, log_squares, log_weights)
 
 
-class PlanarCanonical:
-    """N = 2: T_21 integrates out and the logs of the diagonal take a tensor trapezoid rule."""
+def fitted_orders(delta: Array, nu: float, rng: np.random.Generator) -> Array:
+    """Orders (N,) of the q_k for which log weights vary least: regressed on log q in a few rounds of draws.
 
-    diagnostics = Diagnostics("quadrature", math.inf)
-
-    def __init__(self, delta: Array, nu: float) -> None:
-        """Of δ (2,)."""
-        self.delta, self.nu = delta, nu
-
-    @cached_property
-    def _nodes(self) -> tuple[Array, Array, Array, float]:
-        """Squares of T_11 and T_22, variance of T_21 given them, log terms with their step: (a, b) each."""
-        v, steps = zip(*(self._axis(index) for index in range(2)), strict=True)
-        first, second = np.exp(2 * v[0])[:, None], np.exp(2 * v[1])[None, :]
-        spread = 1 / (1 + self.delta[0] / (first * second))
-        log_terms = 2 * self.nu * v[0][:, None] + (2 * self.nu - 1) * v[1][None, :] + 0.5 * np.log(spread)
-        log_terms = log_terms - 0.5 * (first + second + self.delta[0] / first + self.delta[1] / second)
-        constant = math.log(4 * steps[0] * steps[1]) + 0.5 * math.log(2 * math.pi)
-        squares = np.broadcast_to(first, spread.shape), np.broadcast_to(second, spread.shape)
-        return squares[0], squares[1], spread, log_terms + constant
-
-    def _axis(self, index: int) -> tuple[Array, float]:
-        """Grid (k,) of v = log T_ii and its step.
-
-        It covers the density and its moments, and is fine enough for the curvature.
-        """
-        delta = float(self.delta[index])
-        slopes = [2 * self.nu - index + tilt for tilt in (-2.5, 0.0, 3.5)]
-        slopes = slopes if delta > 0 else [max(slope, min(0.25, self.nu)) for slope in slopes]
-        ends = [_reach(slope, delta, side) for slope in slopes for side in (-1.0, 1.0)]
-        curvature = 2 * math.sqrt(max(slope**2 for slope in slopes) + 4 * delta)
-        step = min(0.1, 0.3 / math.sqrt(curvature + 2))
-        return np.arange(min(ends) - step, max(ends) + 2 * step, step), step
-
-    @property
-    def log_normalizer(self) -> tuple[float, float]:
-        log_terms = self._nodes[3]
-        top = float(np.max(log_terms))
-        return top + math.log(float(np.exp(log_terms - top).sum())), 0.0
-
-    @property
-    def mean(self) -> Estimate:
-        first, second, spread, _ = self._nodes
-        return self._averages(first, second + spread)
-
-    @property
-    def inverse_mean(self) -> Estimate:
-        first, second, spread, _ = self._nodes
-        exists = self.delta > 0 if self.nu <= 1 else np.ones(2, bool)
-        value, error = self._averages(1 / first + spread / (first * second), 1 / second)
-        return np.where(exists, value, math.inf), error
-
-    def _averages(self, *values: Array) -> Estimate:
-        weights = np.exp(self._nodes[3] - self.log_normalizer[0])
-        return np.array([float((weights * value).sum()) for value in values]), np.zeros(2)
-
-    def weighted_sample(self, size: int, rng: np.random.Generator) -> Estimate:
-        target = bartlett_target(self.delta, self.nu)
-        points, log_weights = weighted_draws(target, laplace_proposal(target), size, rng)
-        return target.scales(points), log_weights
+    Adding the coefficients to the orders takes their part out of the log weights.
+    """
+    orders = mean_field_orders(delta, nu)
+    if (delta > 0).sum() < 2:
+        return orders
+    found: list[tuple[float, Array]] = []
+    for _ in range(_FITS):
+        draws = draw(delta, nu, orders, _FIT_DRAWS, rng)
+        found.append((float(draws.log_weights.std()), orders))
+        centred = draws.log_squares - draws.log_squares.mean(axis=0)
+        orders = orders + np.linalg.lstsq(centred, draws.log_weights - draws.log_weights.mean())[0]
+    return min(found, key=lambda each: each[0])[1]
 
 
-class SampledCanonical:
-    """N ≥ 3: importance sampling in Bartlett coordinates, sequential Monte Carlo where that fails."""
+def mean_field_orders(delta: Array, nu: float) -> Array:
+    """Orders (N,) with the slopes of log det(I + S/q) where every q is at its mode and S its own average.
+
+    From S_kk = (δ_k + tᵀ S t)/q_k with t ~ N(0, (I + S/q_k)⁻¹), off-diagonal elements left out.
+    """
+    plain = nu - np.arange(len(delta)) / 2
+    if (delta > 0).sum() < 2:
+        return plain
+    orders = plain
+    for _ in range(_MEAN_FIELD_STEPS):
+        spread = np.sqrt(orders**2 + delta)
+        squares = np.where(orders > 0, orders + spread, delta / np.where(orders > 0, 1.0, spread - orders))
+        slopes, diagonal = np.zeros((2, len(delta)))
+        for k, square in enumerate(squares):
+            shares = diagonal[:k] / (diagonal[:k] + square)
+            slopes[:k] += 0.5 * shares
+            slopes[k] += 0.5 * shares.sum()
+            diagonal[k] = delta[k] / square + shares.sum()
+        orders = orders + _DAMPING * (plain + slopes - orders)
+    return orders
+
+
+class Canonical:
+    """The law of one δ (N,) and ν: log normaliser, diagonals of E X and E X⁻¹, draws.
+
+    Both means are diagonal, since the law does not change when the sign of a coordinate does. Where δ has m
+    zeros, their block of X is a Wishart matrix, T beside it standard normal, and T Tᵀ of the other r rows and
+    columns of T is C, which is MGIG(diag(δ > 0), I, ν − m/2).
+    """
 
     def __init__(self, delta: Array, nu: float, options: InferenceOptions) -> None:
-        """Of δ (N,)."""
         self.delta, self.nu, self.options = delta, nu, options
-        self.target = bartlett_target(delta, nu)
+        self.zeros = int((delta == 0).sum())
 
     @cached_property
-    def _draws(self) -> Answer:
-        return draw_posterior(self.target, self.options)
-
-    @cached_property
-    def _measure(self) -> ScaleMeasure:
-        target = self._draws.estimate.target or self.target
-        scales = target.scales(self._draws.points)
-        return ScaleMeasure(scales, self._draws.weights, False, groups=self._draws.estimate.groups)
-
-    @cached_property
-    def _proposal(self) -> GaussianProposal:
-        return laplace_proposal(self.target)
+    def _orders(self) -> Array:
+        """Orders of all q, (N,)."""
+        rng = np.random.default_rng([self.options.seed, 0])
+        core = fitted_orders(self.delta[self.zeros :], self.nu - self.zeros / 2, rng)
+        return np.concatenate([self.nu - np.arange(self.zeros) / 2, core])
 
     @property
+    def direct(self) -> bool:
+        """Whether draws have equal weights."""
+        return len(self.delta) - self.zeros < 2
+
+    @cached_property
+    def _core(self) -> tuple[Array, Array, Array]:
+        """Diagonals of C and of C⁻¹, (m, r) each, and log weights (m,): more until they are enough."""
+        delta, order = self.delta[self.zeros :], self.nu - self.zeros / 2
+        rng = np.random.default_rng([self.options.seed, 1])
+        blocks: list[tuple[Array, Array, Array]] = []
+        while True:
+            for _ in range(max(len(blocks), 1)):
+                draws = draw(delta, order, self._orders[self.zeros :], _BLOCK, rng)
+                squares = (draws.factors**2).sum(axis=2), (draws.inverses**2).sum(axis=1)
+                blocks.append((*squares, draws.log_weights))
+            values, inverses, logs = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+            spent = 2 * len(logs) * max(len(delta), _SMALL) ** 3 > _MOST
+            if spent or not self._lacking(values, inverses, logs):
+                return values, inverses, logs
+
+    def _lacking(self, values: Array, inverses: Array, log_weights: Array) -> list[str]:
+        """What weighted draws (m, r), (m, r), (m,) lack for the target error, in words."""
+        target, tail, lacking = self.options.target_error, pareto_k(log_weights), []
+        wanted = max(target**-2, POLICY.fewest_effective)
+        size = effective(log_weights)
+        if tail > POLICY.largest_k:
+            lacking.append(
+                f"the weights have a Pareto k of {tail:.2f} (should be below {POLICY.largest_k:g})"
+            )
+        if size < wanted:
+            lacking.append(f"{size:.0f} draws are effective ({wanted:.0f} are needed)")
+        weights = normalised(log_weights)
+        largest = max(relative_error(weights, each) for each in (values, inverses))
+        if largest > target:
+            lacking.append(f"the error of a mean is {largest:.2g} standard deviations")
+        # exactly E X_kk − δ_k E (X⁻¹)_kk = 2ν: the density does not change to first order under X → (1 + ε)X
+        order, delta = self.nu - self.zeros / 2, self.delta[self.zeros :]
+        excess, covariance = weighted_mean(weights, values - delta * inverses - 2 * order)
+        score = np.abs(excess) / np.maximum(np.sqrt(np.diagonal(covariance)), 1e-10 * np.abs(values).max())
+        if score.max() > -stats.norm.ppf(_FALSE_ALARM / (2 * len(delta))):
+            lacking.append("the means contradict each other: the draws miss a part of the law")
+        return lacking
+
+    @cached_property
     def diagnostics(self) -> Diagnostics:
-        return self._draws.diagnostics
+        """Of the draws behind normaliser and means, if there are any."""
+        if self.direct:
+            return Diagnostics("bessel" if self.delta.any() else "wishart", math.inf)
+        logs, lacking = self._core[2], self._lacking(*self._core)
+        message = (
+            "importance sampling is not accurate enough for a target error of "
+            f"{self.options.target_error:g}: {', '.join(lacking)}: use the stated errors, or raise "
+            "target_error"
+        )
+        messages = (message,) if lacking else ()
+        return Diagnostics("importance", effective(logs), pareto_k(logs), messages=messages)
 
-    @property
+    @cached_property
     def log_normalizer(self) -> tuple[float, float]:
-        return self._draws.log_evidence + log_base(self.target), self._draws.log_evidence_error
+        """Value and standard error."""
+        plain = self.nu - np.arange(len(self.delta)) / 2
+        known = self.zeros if not self.direct else len(self.delta)
+        value = sum(
+            log_gig_normalizer(self.delta[k], plain[k]) + k / 2 * math.log(2 * math.pi) for k in range(known)
+        )
+        if self.direct:
+            return value, 0.0
+        beside = self.zeros * (len(self.delta) - self.zeros) / 2 * math.log(2 * math.pi)
+        logs = self._core[2]
+        weights = np.exp(logs - logs.max())
+        mean = float(weights.mean())
+        error = float(weights.std()) / mean / math.sqrt(len(logs))
+        return value + beside + float(logs.max()) + math.log(mean), error
 
     @property
     def mean(self) -> Estimate:
-        return self._diagonal(np.diagonal(self._measure.scales, axis1=1, axis2=2))
+        """Diagonal of E X: 2ν in the block of zeros, m more than that of E C in the other."""
+        value, covariance = self._core_mean(1)
+        along = np.eye(len(self.delta))[:, self.zeros :]
+        known = np.where(self.delta > 0, self.zeros, 2 * self.nu)
+        return known + along @ value, along @ covariance @ along.T
 
     @property
     def inverse_mean(self) -> Estimate:
-        inverse = np.linalg.inv(self._measure.scales)
-        value, error = self._diagonal(np.diagonal(inverse, axis1=1, axis2=2))
-        missing = int((self.delta == 0).sum())
-        exists = (self.delta > 0) | (2 * self.nu > missing + 1)
-        return np.where(exists, value, math.inf), np.where(exists, error, 0.0)
+        """Diagonal of E X⁻¹: that of E C⁻¹, and (1 + tr E C⁻¹)/(2ν − m − 1) in the block of zeros."""
+        value, covariance = self._core_mean(-1)
+        excess = 2 * self.nu - self.zeros - 1
+        along = np.eye(len(self.delta))[:, self.zeros :]
+        along[: self.zeros] = 1 / excess if excess > 0 else 0.0
+        known = np.where(self.delta > 0, 0.0, 1 / excess if excess > 0 else math.inf)
+        return known + along @ value, along @ covariance @ along.T
 
-    def _diagonal(self, values: Array) -> Estimate:
-        """Average and standard error (N,) of values (m, N)."""
-        return self._measure.average(values), self._measure.standard_error(values)
+    def _core_mean(self, power: int) -> Estimate:
+        """Diagonal of E C or E C⁻¹, (r,) and (r, r): in Bessel functions for r = 1."""
+        if not self.direct:
+            values, inverses, log_weights = self._core
+            return weighted_mean(normalised(log_weights), values if power == 1 else inverses)
+        delta, order = self.delta[self.zeros :], self.nu - self.zeros / 2
+        logs = [log_gig_normalizer(each, order + power) - log_gig_normalizer(each, order) for each in delta]
+        return np.exp(logs), np.zeros((len(delta), len(delta)))
 
-    def weighted_sample(self, size: int, rng: np.random.Generator) -> Estimate:
-        if self.diagnostics.engine == "smc":
-            index = rng.choice(len(self._draws.points), size=size, p=self._draws.weights)
-            return self._measure.scales[index], np.zeros(size)
-        points, log_weights = weighted_draws(self.target, self._proposal, size, rng)
-        return self.target.scales(points), log_weights
+    def weighted_sample(self, size: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draws of X (size, N, N) and log weights (size,)."""
+        blocks = [
+            draw(self.delta, self.nu, self._orders, len(part), rng)
+            for part in np.array_split(np.empty(size), -(-size // _BLOCK))
+        ]
+        scales = np.concatenate([each.factors @ each.factors.swapaxes(1, 2) for each in blocks])
+        return scales, np.concatenate([each.log_weights for each in blocks])
+
+
+def effective(log_weights: Array) -> float:
+    """(Σ w)²/Σ w² of weights (m,)."""
+    return float(1 / (normalised(log_weights) ** 2).sum())
+
+
+def weighted_mean(weights: Array, values: Array) -> Estimate:
+    """Average (N,) of values (m, N) with weights (m,) of sum one; covariance by the delta method."""
+    mean = weights @ values
+    deviations = weights[:, None] * (values - mean)
+    return mean, deviations.T @ deviations
+
+
+def relative_error(weights: Array, values: Array) -> float:
+    """Largest error of a weighted average of values (m, N), in standard deviations."""
+    mean, covariance = weighted_mean(weights, values)
+    return float(np.sqrt(np.diagonal(covariance) / (weights @ (values - mean) ** 2)).max())
+
+
+def log_gig_normalizer(delta: float, order: float) -> float:
+    """log ∫ q^{order−1} exp(−½(q + δ/q)) dq: 2 K_order(√δ) δ^{order/2}, or 2^order Γ(order) for δ = 0."""
+    if delta == 0:
+        return order * math.log(2) + math.lgamma(order)
+    return math.log(2) + log_bessel_k(order, math.sqrt(delta)) + 0.5 * order * math.log(delta)
 
 
 def log_bessel_k(order: float, argument: float) -> float:
@@ -276,23 +288,3 @@ def log_bessel_k(order: float, argument: float) -> float:
     log_terms = order * (t - peak) - 2 * argument * np.sinh((t - peak) / 2) * np.sinh((t + peak) / 2)
     total = float(np.exp(np.maximum(log_terms, -700.0)).sum()) * step
     return order * peak - argument * math.cosh(peak) + math.log(total / 2)
-
-
-def _reach(slope: float, delta: float, side: float) -> float:
-    """Where s v − ½(e^{2v} + δ e^{−2v}), concave in v, has dropped by 60 on one side of its peak."""
-    square = (
-        (slope + math.sqrt(slope**2 + 4 * delta)) / 2
-        if slope >= 0
-        else (2 * delta / (math.sqrt(slope**2 + 4 * delta) - slope))
-    )
-    peak = 0.5 * math.log(square)
-
-    def left_over(distance: float) -> float:
-        change = math.expm1(2 * side * distance)
-        back = math.expm1(-2 * side * distance)
-        return 60 + slope * side * distance - 0.5 * (square * change + delta / square * back)
-
-    farthest = 1e-3
-    while left_over(farthest) > 0:
-        farthest *= 2
-    return peak + side * float(optimize.brentq(left_over, 0.0, farthest))

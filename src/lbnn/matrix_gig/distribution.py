@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +12,7 @@ from lbnn._base.types import Array
 from lbnn._base.warn import warn_of
 from lbnn.data.projection import positive_part
 from lbnn.engines import Diagnostics, InferenceOptions
-from lbnn.matrix_gig.canonical import Canonical, solve_canonical
+from lbnn.matrix_gig.canonical import Canonical
 
 _OVERSAMPLING = 20  # weighted draws for every draw that is resampled from them
 
@@ -34,7 +33,7 @@ class MatrixGIG:
     nu : float
     target_error : float
         Standard error aimed at, of the log normaliser and of means in units of standard deviations, where
-        N ≥ 3 and draws are needed. Smaller N and the Wishart laws are computed to rounding.
+        draws are needed. N = 1, and Ψ or Φ of rank one or zero, are computed to rounding.
     seed : int
         Seed of the draws behind normaliser and means.
 
@@ -42,9 +41,10 @@ class MatrixGIG:
     --------
     >>> import numpy as np, lbnn
     >>> law = lbnn.MatrixGIG(np.diag([1.0, 4.0]), np.eye(2), nu=3.0)
-    >>> np.round(law.mean, 6)
-    array([[6.272316, 0.      ],
-           [0.      , 6.913892]])
+    >>> round(law.log_normalizer, 2)
+    5.03
+    >>> bool(law.mean_error.max() < 0.05)
+    True
     >>> law.sample(5, seed=0).shape
     (5, 2, 2)
     """
@@ -56,8 +56,8 @@ class MatrixGIG:
                 f"psi and phi must have the same shape, got {self.psi.shape} and {self.phi.shape}"
             )
         self.nu = check.finite_number(nu, "nu")
-        check.generator(seed)
-        self._options = InferenceOptions(float(check.probability(target_error, "target_error")), seed)
+        error = float(check.probability(target_error, "target_error"))
+        self._options = InferenceOptions(error, check.seed(seed))
         _require_existence(self.psi, self.phi, self.nu)
 
     def __repr__(self) -> str:
@@ -74,7 +74,7 @@ class MatrixGIG:
 
     @property
     def diagnostics(self) -> Diagnostics:
-        """How normaliser and means are computed: "wishart", "bessel", "quadrature", "importance" or "smc"."""
+        """How normaliser and means are computed: "wishart", "bessel" or "importance"."""
         return self._law.diagnostics
 
     @property
@@ -118,15 +118,6 @@ class MatrixGIG:
         """Standard error of `log_normalizer`; zero where it is deterministic."""
         return self._law.log_normalizer[1]
 
-    @property
-    def laplace_log_normalizer(self) -> float:
-        """Laplace approximation of `log_normalizer` in the invariant measure, after Butler & Wood (2003).
-
-        An approximation to compare with, used by nothing else: its error falls as ν or the eigenvalues of ΨΦ
-        grow and rises with N (about 0.003 at N = 2 and 15 at N = 15 for ν and eigenvalues of a few units).
-        """
-        return _laplace(self._delta, self._order) - self._order * float(np.linalg.slogdet(self._definite)[1])
-
     def log_density(self, X: Any) -> Array | float:
         """Log density with respect to Lebesgue measure on symmetric matrices, X (..., N, N)."""
         array = check.real_array(X, "X")
@@ -146,8 +137,7 @@ class MatrixGIG:
     def weighted_sample(self, size: int, seed: Any) -> tuple[Array, Array]:
         """Independent draws (size, N, N) with log weights (size,).
 
-        All weights are equal where the law is drawn directly (Wishart laws, N = 1) or by Markov moves
-        (`diagnostics.engine` "smc", where draws are not independent).
+        All weights are equal where the law is drawn directly: Ψ or Φ of rank one or zero, and N = 1.
         """
         count, generator = check.positive_integer(size, "size"), check.generator(seed)
         canonical, log_weights = self._law.weighted_sample(count, generator)
@@ -157,7 +147,7 @@ class MatrixGIG:
     def sample(self, size: int, seed: Any) -> Array:
         """Draws (size, N, N) of equal weight: direct where possible, else resampled from 20 times as many."""
         count, generator = check.positive_integer(size, "size"), check.generator(seed)
-        if self.diagnostics.engine in ("wishart", "bessel", "smc"):
+        if self._law.direct:
             return self.weighted_sample(count, generator)[0]
         draws, log_weights = self.weighted_sample(max(_OVERSAMPLING * count, 1000), generator)
         weights = np.exp(log_weights - log_weights.max())
@@ -165,9 +155,7 @@ class MatrixGIG:
 
     def inverse(self) -> MatrixGIG:
         """The law of X⁻¹: MGIG(Φ, Ψ, −ν)."""
-        return MatrixGIG(
-            self.phi, self.psi, -self.nu, target_error=self._options.target_error, seed=self._options.seed
-        )
+        return self._like(self.phi, self.psi, -self.nu)
 
     def congruence(self, A: Any) -> MatrixGIG:
         """The law of A X Aᵀ for invertible A: MGIG(A Ψ Aᵀ, A⁻ᵀ Φ A⁻¹, ν)."""
@@ -175,15 +163,13 @@ class MatrixGIG:
         if matrix.shape != self.psi.shape or np.linalg.matrix_rank(matrix) < len(matrix):
             raise ValueError(f"A must be an invertible {self.psi.shape} matrix, got A.shape={matrix.shape}")
         back = np.linalg.inv(matrix)
-        psi, phi = matrix @ self.psi @ matrix.T, back.T @ self.phi @ back
+        return self._like(matrix @ self.psi @ matrix.T, back.T @ self.phi @ back, self.nu)
+
+    def _like(self, psi: Array, phi: Array, nu: float) -> MatrixGIG:
+        """Another law, (N, N) each, with the same target error and seed."""
         options = self._options
-        return MatrixGIG(
-            (psi + psi.T) / 2,
-            (phi + phi.T) / 2,
-            self.nu,
-            target_error=options.target_error,
-            seed=options.seed,
-        )
+        scales = (psi + psi.T) / 2, (phi + phi.T) / 2
+        return MatrixGIG(*scales, nu, target_error=options.target_error, seed=options.seed)
 
     # ------------------------------------------------------------------ canonical form
 
@@ -212,18 +198,13 @@ class MatrixGIG:
         return delta[::-1].copy(), (back @ axes.Vh.T)[:, ::-1].copy()
 
     @property
-    def _delta(self) -> Array:
-        """δ, (N,)."""
-        return self._canonical_form[0]
-
-    @property
     def _frame(self) -> Array:
         """A, (N, N)."""
         return self._canonical_form[1]
 
     @cached_property
     def _law(self) -> Canonical:
-        law = solve_canonical(self._delta, self._order, self._options)
+        law = Canonical(self._canonical_form[0], self._order, self._options)
         warn_of(law.diagnostics.messages)
         return law
 
@@ -233,17 +214,18 @@ class MatrixGIG:
         From the diagonals in the canonical frame.
         """
         of_inverse = bool(which) != self._inverted
-        value, error = self._law.inverse_mean if of_inverse else self._law.mean
+        value, covariance = self._law.inverse_mean if of_inverse else self._law.mean
         frame = np.linalg.inv(self._frame).T if of_inverse else self._frame
-        spread = np.sqrt((frame**2 * error**2) @ (frame**2).T)
+        pairs = frame[:, None] * frame  # of every element, what each entry of the diagonal adds to it
+        error = np.sqrt(np.maximum(np.einsum("ijk,kl,ijl->ij", pairs, covariance, pairs, optimize=True), 0.0))
         infinite = np.isinf(value)
-        total = (frame * np.where(infinite, 0.0, value)) @ frame.T
+        total = pairs @ np.where(infinite, 0.0, value)
         if infinite.any():
             touched = np.abs(frame[:, infinite]).max(axis=1) > 1e-12 * np.abs(frame).max()
             both = np.outer(touched, touched)
-            total, spread = np.where(both, np.nan, total), np.where(both, 0.0, spread)
+            total, error = np.where(both, np.nan, total), np.where(both, 0.0, error)
             total[np.diag_indices_from(total)] = np.where(touched, np.inf, np.diagonal(total))
-        return total, spread
+        return total, error
 
     def _log_kernel(self, values: Array, vectors: Array) -> Array:
         """Log of the unnormalised density at V diag(values) Vᵀ, (m,)."""
@@ -305,17 +287,3 @@ def _riccati(psi: Array, phi: Array, excess: float) -> Array:
     solution = excess + spread if excess >= 0 else delta / (spread - excess)
     frame = back @ axes
     return (frame * solution) @ frame.T
-
-
-def _laplace(delta: Array, order: float) -> float:
-    """log ∫ det(X)^{ν − (N+1)/2} etr(−½ Δ X⁻¹ − ½ X) dX by Laplace's method in log X.
-
-    At the peak x = ν + κ, κ = √(ν² + δ), the curvature along entry (i, j) of the logarithm is κ_i + κ_j off
-    the diagonal and κ_i on it.
-    """
-    kappa = np.sqrt(order**2 + delta)
-    point = order + kappa
-    peak = (order * np.log(point) - 0.5 * (point + delta / point)).sum()
-    off = np.add.outer(kappa, kappa)[np.tril_indices(len(delta), -1)]
-    count = len(delta) * (len(delta) + 1) / 2
-    return float(peak + 0.5 * (count * math.log(2 * math.pi) - np.log(off).sum() - np.log(kappa).sum()))
