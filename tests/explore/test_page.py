@@ -23,13 +23,11 @@ QUICK = {"examples": "6", "inputs": "8", "widths": "5"}
 class Asked(Page):
     """A page whose callbacks are run by `settle`."""
 
-    def __init__(self, query=""):
+    def __init__(self):
         self.waiting = []
-        self.said = []
         document = Document()
         document.add_timeout_callback = lambda call, milliseconds: self.waiting.append(call)
         document.add_next_tick_callback = self.waiting.append
-        self._opened = query
         super().__init__(document)
         self._begin()  # what the browser's arrival does
 
