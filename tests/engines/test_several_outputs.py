@@ -385,7 +385,7 @@ def test_sample_moments(noisy: bool) -> None:
 @pytest.mark.parametrize("noise", [0.0, 0.25])
 def test_log_density_over_the_atoms(noise: float) -> None:
     """Against one dense Gaussian for every atom, near the mean and some deviations off."""
-    pred = replace(PRED, measure=replace(PRED.measure, law=None))  # the atoms and nothing else
+    pred = replace(PRED, parts=(replace(PRED.parts[0], evidence=None),))  # the draws and nothing else
     pred = pred.with_noise() if noise else pred
     rng = np.random.default_rng(242)
     for distance in (0.0, 0.5, 1.0):
@@ -438,29 +438,29 @@ def test_tilts_beyond_the_atoms_are_announced() -> None:
     J = np.random.default_rng(244).standard_normal((4, 3))
     rest = DATA.test_gram - DATA.cross.T @ np.linalg.solve(DATA.gram, DATA.cross)
     critical = math.sqrt(5 / np.linalg.eigvalsh(J.T @ rest @ J)[-1])
-    with pytest.warns(lbnn.AccuracyWarning, match="draws of the scale are effective"):
+    with pytest.warns(lbnn.AccuracyWarning, match="averages rest on fewer than 100 effective draws"):
         assert math.isfinite(pred.cgf(0.99 * critical * J))
 
 
 # ------------------------------------------ densities far away
 
 
-def spy_on_rescue(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def spy_on_ratios(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
-    original = SampledLaw.rescue
+    original = SampledLaw.log_ratio
 
-    def rescue(self: SampledLaw, log_factor: Any) -> float | None:
+    def log_ratio(self: SampledLaw, likelihood: Any) -> float:
         calls.append(1)
-        return original(self, log_factor)
+        return original(self, likelihood)
 
-    monkeypatch.setattr(SampledLaw, "rescue", rescue)
+    monkeypatch.setattr(SampledLaw, "log_ratio", log_ratio)
     return calls
 
 
 @pytest.mark.parametrize("distance", [0.5, 6.0])
 def test_log_density_is_a_ratio_of_evidences(distance: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """p(Ŷ | Y) = p(Y, Ŷ)/p(Y); far away the atoms do not serve and a run of its own does."""
-    calls = spy_on_rescue(monkeypatch)
+    calls = spy_on_ratios(monkeypatch)
     Y_test = PRED.mean + distance * np.random.default_rng(245).choice([-1.0, 1.0], size=(4, 3))
     found = PRED.with_noise().log_density(Y_test)
     assert bool(calls) == (distance > 1)
@@ -492,7 +492,7 @@ def test_far_log_density_against_the_lattice(
     beta: float, noise: float, points: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """p(Y, F̂)/p(Y), both by lattices: with noise, noise-free, and at zero temperature."""
-    calls = spy_on_rescue(monkeypatch)
+    calls = spy_on_ratios(monkeypatch)
     data = make_problem(3, 7, 2, seed=248, points=points)
     post = run((4,), data, beta)
     pred = post.predict(data.X_test).with_noise() if noise else post.predict(data.X_test)
@@ -564,9 +564,8 @@ def test_prior_density_is_the_zero_temperature_evidence() -> None:
         grid.log_evidence,
         degrees_of_freedom=REPLICATE_FREEDOM,
     )
-    values = prior.measure.eigen
-    factor_error = 0.1  # the prior's own atoms: 1024 of them, at least 100 effective
-    assert len(values[0]) >= 1024
+    factor_error = 0.1  # the prior's own draws: 1024 of them, at least 50 effective
+    assert len(prior.parts[0].weights) >= 1024
     assert prior.log_density(data.Y) == pytest.approx(grid.log_evidence, abs=3 * factor_error)
 
 

@@ -29,6 +29,7 @@ from lbnn.predict.tilted import Averages
 _MARGINAL_FLOATS = 1 << 21  # means of one block of points given every draw
 _SETTLED_POINTS = 4096  # of which far quantiles are solved for together
 _FEWEST = 50.0  # effective draws that a density should rest on: 10 or 20 were seen to miss a nat
+_FEWEST_OF_TRANSFORM = 100.0  # ... and an exponential moment, whose terms grow with the scale
 _FEWEST_OF_MODELS = 20.0  # of several models together: half and twice as many differ by 0.03 nats
 _SMALLEST_SHARE = 0.01  # of the density at a point, or of all models, from which one is integrated anew there
 MOST_POINTS = 20  # of one call that are integrated anew
@@ -214,21 +215,21 @@ class Predictive(Mixture):
         with np.errstate(divide="ignore"):
             return np.log(self.shares)[:, None] + np.stack([each.log_value for each in found])
 
+    def _effective(self, values: Array, found: list[Averages]) -> Array:
+        """Log of the effective draws of all parts, (k,); infinite for quadrature nodes."""
+        with np.errstate(divide="ignore"):
+            shares = 2 * np.log(self.shares)
+        squares = [share + each.log_squares for share, each in zip(shares, found, strict=True)]
+        total = special.logsumexp(np.stack(squares), axis=0)
+        return np.asarray(2 * special.logsumexp(values.real, axis=0) - total)
+
     def _few(self, values: Array, found: list[Averages]) -> tuple[Mask, float]:
         """Where few draws of all parts count, (k,), and how many should."""
-        with np.errstate(divide="ignore"):
-            squares = [
-                2 * math.log(part.share) + each.log_squares
-                if part.share
-                else np.full_like(each.log_squares, -np.inf)
-                for part, each in zip(self.parts, found, strict=True)
-            ]
         own = [part.share**2 * (part.weights**2).sum() for part in self.parts if not part.deterministic]
         fewest = _FEWEST if len(self.parts) == 1 else _FEWEST_OF_MODELS
         fewest = min(fewest, 0.5 / sum(own)) if own else 0.0
-        effective = 2 * special.logsumexp(values.real, axis=0) - special.logsumexp(np.stack(squares), axis=0)
         with np.errstate(divide="ignore"):
-            return np.asarray(effective < np.log(fewest)), fewest
+            return np.asarray(self._effective(values, found) < np.log(fewest)), fewest
 
     def _settled(self, found: list[Averages], points: Array, rows: list[IndexArray]) -> Array:
         """Log densities (k,), each of values (p̂, n_d) at some points; those of few draws are integrated anew.
@@ -357,7 +358,8 @@ class Predictive(Mixture):
         found = self._averages(terms, 1, pointwise=False)
         values = self._shared(found)
         if unit.imag == 0:
-            _warn_of_few(*self._few(values, found), what="averages")
+            effective = self._effective(values, found)
+            _warn_of_few(effective < math.log(_FEWEST_OF_TRANSFORM), _FEWEST_OF_TRANSFORM, "averages")
         return complex(special.logsumexp(values, axis=0)[0])
 
     def _cgf(self, source: Array) -> float:
