@@ -23,7 +23,7 @@ from lbnn.data.missing import MissingCells, completing_predicts
 from lbnn.data.projection import Projection, TrainingProjection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import ScaleInference
-from lbnn.engines.conditioned import Conditioned, scale_picture
+from lbnn.engines.conditioned import Conditioned
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.missing import PartialLikelihood
 from lbnn.likelihood.views import ViewLikelihood
@@ -88,8 +88,8 @@ class Posterior(Conditioned):
     missing: MissingCells | None = None
 
     def _repr_html_(self) -> str:
-        """A small table with a picture of the scale's density, for notebooks."""
-        return self._card([("noise", self.noise.kind)], scale_picture(self.scale))
+        """A small table for notebooks."""
+        return self._card([("noise", self.noise.kind)])
 
     @property
     def _examples(self) -> int:

@@ -97,7 +97,7 @@ class Task:
             ("log evidence", f"{self.log_evidence:.6g} ± {self.log_evidence_error:.2g}"),
             ("phases", "; ".join(f"{mass:.3g}" for mass in self.phases.mass)),
         ]
-        return card(self.name, rows, "")
+        return card(self.name, rows)
 
     # ------------------------------------------------------------------ data and density
 

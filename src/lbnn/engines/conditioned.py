@@ -5,11 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar, Protocol
 
-import numpy as np
-
-from lbnn._base.html import card, density_picture
+from lbnn._base.html import card
 from lbnn.engines.inference import Diagnostics
-from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.prior import ScalePrior
 
 
@@ -68,7 +65,7 @@ class Conditioned(ABC):
         """How the answer was computed, and whether its checks were passed."""
         return self._found.diagnostics
 
-    def _card(self, more: list[tuple[str, object]], picture: str = "") -> str:
+    def _card(self, more: list[tuple[str, object]]) -> str:
         """A small table for notebooks, with some rows more."""
         error = f" ± {self.log_evidence_error:.2g}" if self.log_evidence_error else ""
         rows = [
@@ -80,12 +77,4 @@ class Conditioned(ABC):
             ("engine", self.diagnostics.engine),
             ("diagnostics", "ok" if self.diagnostics.ok else "; ".join(self.diagnostics.messages)),
         ]
-        return card(type(self).__name__, rows, picture)
-
-
-def scale_picture(scale: ScaleMeasure) -> str:
-    """A picture of the density of the eigenvalues of the scale."""
-    values = scale.eigen[0]
-    weights = np.repeat(scale.weights, values.shape[1])
-    caption = "scale" if values.shape[1] == 1 else "eigenvalues of the scale"
-    return density_picture(values.ravel(), weights, caption)
+        return card(type(self).__name__, rows)

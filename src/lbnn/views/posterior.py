@@ -20,7 +20,7 @@ from lbnn.cross_validation.averages import score_atoms
 from lbnn.cross_validation.scores import pareto_messages
 from lbnn.data.view_data import ViewData, checked_views
 from lbnn.engines import ScaleInference
-from lbnn.engines.conditioned import Conditioned, scale_picture
+from lbnn.engines.conditioned import Conditioned
 from lbnn.predict.dense_part import DensePart
 from lbnn.predict.predictive import Predictive
 from lbnn.predict.view_process import TestViews, ViewProcess
@@ -67,8 +67,8 @@ class ViewPosterior(Conditioned):
     inference: ScaleInference
 
     def _repr_html_(self) -> str:
-        """A small table with a picture of the scale's density, for notebooks."""
-        return self._card([], scale_picture(self.scale))
+        """A small table for notebooks."""
+        return self._card([])
 
     @property
     def _examples(self) -> int:
