@@ -249,7 +249,7 @@ def gaps(problem: Problem, answer: Answer, truth: Answer) -> dict[str, float]:
 def monte_carlo_errors(problem: Problem, exact: lbnn.Posterior, truth: Answer) -> dict[str, float]:
     """Stated errors of the exact side; the kernel's relative to its change, where it would bias a norm."""
     outputs, width = problem.Y.shape[1], problem.network.widths[0]
-    projection, process = exact.spectrum.project(), exact.predict().process
+    projection, process = exact.spectrum.project(), exact._process
     gram = problem.X @ problem.X.T / problem.X.shape[1]
     noise = group_error(
         exact.scale, lambda part: average_feature_kernel(projection, process, part, width), truth.kernel
