@@ -178,7 +178,7 @@ def test_dual_route_where_the_data_live(beta: float, widths: tuple[int, ...], li
 def test_many_outputs(library: str) -> None:
     """Ten outputs, T row by row."""
     data = make_problem(14, 16, 10, seed=5)
-    network = lbnn.Network((30,))
+    network = lbnn.Network((30, 30))
     expected = network.condition(data.X, data.Y, 4.0)
     got = network.condition(put(data.X, library), put(data.Y, library), 4.0)
     assert got.diagnostics.estimates[0].method.startswith("rows of T")

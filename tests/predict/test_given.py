@@ -153,7 +153,7 @@ def test_intervals_where_the_known_outputs_determine_the_others():
     post = lbnn.Network((1,)).condition(X[:6], Y[:6], 2.0, seed=1)
     told = post.predict(NEW[:2]).given(np.array([[0.5, np.nan, np.nan], [0.3, np.nan, np.nan]]))
     ends = np.stack(told.interval(0.9))
-    for row, point in enumerate(told.point_laws()):
+    for row, point in enumerate(told._point_laws()):
         assert point.deviations.max() < 1e-3
         for column in range(2):
             order = np.argsort(point.means[:, column])
