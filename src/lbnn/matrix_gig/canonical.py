@@ -86,15 +86,16 @@ def fitted_orders(delta: Array, nu: float, rng: np.random.Generator) -> Array:
 
     Adding the coefficients to the orders takes their part out of the log weights.
     """
-    orders = mean_field_orders(delta, nu)
-    if (delta > 0).sum() < 2:
-        return orders
+    orders, positive = mean_field_orders(delta, nu), delta > 0
     found: list[tuple[float, Array]] = []
     for _ in range(_FITS):
         draws = draw(delta, nu, orders, _FIT_DRAWS, rng)
         found.append((float(draws.log_weights.std()), orders))
         centred = draws.log_squares - draws.log_squares.mean(axis=0)
-        orders = orders + np.linalg.lstsq(centred, draws.log_weights - draws.log_weights.mean())[0]
+        orders = orders.copy()
+        orders[positive] += np.linalg.lstsq(
+            centred[:, positive], draws.log_weights - draws.log_weights.mean()
+        )[0]
     return min(found, key=lambda each: each[0])[1]
 
 
@@ -104,8 +105,6 @@ def mean_field_orders(delta: Array, nu: float) -> Array:
     From S_kk = (δ_k + tᵀ S t)/q_k with t ~ N(0, (I + S/q_k)⁻¹), off-diagonal elements left out.
     """
     plain = nu - np.arange(len(delta)) / 2
-    if (delta > 0).sum() < 2:
-        return plain
     orders = plain
     for _ in range(_MEAN_FIELD_STEPS):
         spread = np.sqrt(orders**2 + delta)
@@ -131,55 +130,51 @@ class Canonical:
     def __init__(self, delta: Array, nu: float, options: InferenceOptions) -> None:
         self.delta, self.nu, self.options = delta, nu, options
         self.zeros = int((delta == 0).sum())
+        self.direct = len(delta) - self.zeros < 2  # draws have equal weights
 
     @cached_property
     def _orders(self) -> Array:
-        """Orders of all q, (N,)."""
-        rng = np.random.default_rng([self.options.seed, 0])
-        core = fitted_orders(self.delta[self.zeros :], self.nu - self.zeros / 2, rng)
-        return np.concatenate([self.nu - np.arange(self.zeros) / 2, core])
-
-    @property
-    def direct(self) -> bool:
-        """Whether draws have equal weights."""
-        return len(self.delta) - self.zeros < 2
+        """Orders of the q_k, (N,)."""
+        if self.direct:
+            return self.nu - np.arange(len(self.delta)) / 2
+        return fitted_orders(self.delta, self.nu, np.random.default_rng([self.options.seed, 0]))
 
     @cached_property
-    def _core(self) -> tuple[Array, Array, Array]:
-        """Diagonals of C and of C⁻¹, (m, r) each, and log weights (m,): more until they are enough."""
-        delta, order = self.delta[self.zeros :], self.nu - self.zeros / 2
-        rng = np.random.default_rng([self.options.seed, 1])
-        blocks: list[tuple[Array, Array, Array]] = []
+    def _draws(self) -> tuple[Array, Array]:
+        """Diagonals of C and C⁻¹, (m, 2r), and log weights (m,): twice as many until they are enough."""
+        rng, core = np.random.default_rng([self.options.seed, 1]), slice(self.zeros, None)
+        blocks: list[tuple[Array, Array]] = []
         while True:
             for _ in range(max(len(blocks), 1)):
-                draws = draw(delta, order, self._orders[self.zeros :], _BLOCK, rng)
-                squares = (draws.factors**2).sum(axis=2), (draws.inverses**2).sum(axis=1)
-                blocks.append((*squares, draws.log_weights))
-            values, inverses, logs = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-            spent = 2 * len(logs) * max(len(delta), _SMALL) ** 3 > _MOST
-            if spent or not self._lacking(values, inverses, logs):
-                return values, inverses, logs
+                draws = draw(self.delta, self.nu, self._orders, _BLOCK, rng)
+                squares = draws.factors[:, core, core] ** 2, draws.inverses[:, core, core] ** 2
+                diagonals = np.concatenate([squares[0].sum(axis=2), squares[1].sum(axis=1)], axis=1)
+                blocks.append((diagonals, draws.log_weights))
+            found, logs = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+            spent = 2 * len(logs) * max(len(self.delta), _SMALL) ** 3 > _MOST
+            if self.direct or spent or not self._lacking(found, logs):
+                return found, logs
 
-    def _lacking(self, values: Array, inverses: Array, log_weights: Array) -> list[str]:
-        """What weighted draws (m, r), (m, r), (m,) lack for the target error, in words."""
+    def _lacking(self, found: Array, log_weights: Array) -> list[str]:
+        """What weighted draws (m, 2r), (m,) lack for the target error, in words."""
         target, tail, lacking = self.options.target_error, pareto_k(log_weights), []
-        wanted = max(target**-2, POLICY.fewest_effective)
-        size = effective(log_weights)
+        weights = normalised(log_weights)
+        size, wanted = 1 / (weights**2).sum(), max(target**-2, POLICY.fewest_effective)
         if tail > POLICY.largest_k:
-            lacking.append(
-                f"the weights have a Pareto k of {tail:.2f} (should be below {POLICY.largest_k:g})"
-            )
+            below = f"(should be below {POLICY.largest_k:g})"
+            lacking.append(f"the weights have a Pareto k of {tail:.2f} {below}")
         if size < wanted:
             lacking.append(f"{size:.0f} draws are effective ({wanted:.0f} are needed)")
-        weights = normalised(log_weights)
-        largest = max(relative_error(weights, each) for each in (values, inverses))
+        mean, covariance = weighted_mean(weights, found)
+        largest = np.sqrt(np.diagonal(covariance) / (weights @ (found - mean) ** 2)).max()
         if largest > target:
             lacking.append(f"the error of a mean is {largest:.2g} standard deviations")
-        # exactly E X_kk − δ_k E (X⁻¹)_kk = 2ν: the density does not change to first order under X → (1 + ε)X
-        order, delta = self.nu - self.zeros / 2, self.delta[self.zeros :]
-        excess, covariance = weighted_mean(weights, values - delta * inverses - 2 * order)
+        # exactly E C_kk − δ_k E (C⁻¹)_kk = 2ν − m: the law of C under C → (1 + ε) C (1 + ε)
+        values, inverses = np.split(found, 2, axis=1)
+        balance = values - self.delta[self.zeros :] * inverses - (2 * self.nu - self.zeros)
+        excess, covariance = weighted_mean(weights, balance)
         score = np.abs(excess) / np.maximum(np.sqrt(np.diagonal(covariance)), 1e-10 * np.abs(values).max())
-        if score.max() > -stats.norm.ppf(_FALSE_ALARM / (2 * len(delta))):
+        if score.max() > stats.norm.isf(_FALSE_ALARM / (2 * len(score))):
             lacking.append("the means contradict each other: the draws miss a part of the law")
         return lacking
 
@@ -188,72 +183,55 @@ class Canonical:
         """Of the draws behind normaliser and means, if there are any."""
         if self.direct:
             return Diagnostics("bessel" if self.delta.any() else "wishart", math.inf)
-        logs, lacking = self._core[2], self._lacking(*self._core)
+        lacking, logs = self._lacking(*self._draws), self._draws[1]
         message = (
             "importance sampling is not accurate enough for a target error of "
             f"{self.options.target_error:g}: {', '.join(lacking)}: use the stated errors, or raise "
             "target_error"
         )
-        messages = (message,) if lacking else ()
-        return Diagnostics("importance", effective(logs), pareto_k(logs), messages=messages)
+        size = float(1 / (normalised(logs) ** 2).sum())
+        return Diagnostics("importance", size, pareto_k(logs), messages=(message,) if lacking else ())
 
     @cached_property
     def log_normalizer(self) -> tuple[float, float]:
-        """Value and standard error."""
-        plain = self.nu - np.arange(len(self.delta)) / 2
-        known = self.zeros if not self.direct else len(self.delta)
-        value = sum(
-            log_gig_normalizer(self.delta[k], plain[k]) + k / 2 * math.log(2 * math.pi) for k in range(known)
-        )
-        if self.direct:
-            return value, 0.0
-        beside = self.zeros * (len(self.delta) - self.zeros) / 2 * math.log(2 * math.pi)
-        logs = self._core[2]
+        """Value and standard error: the mean of the weights."""
+        logs = self._draws[1]
         weights = np.exp(logs - logs.max())
-        mean = float(weights.mean())
-        error = float(weights.std()) / mean / math.sqrt(len(logs))
-        return value + beside + float(logs.max()) + math.log(mean), error
+        error = float(weights.std() / weights.mean()) / math.sqrt(len(logs))
+        return float(logs.max()) + math.log(weights.mean()), error
 
     @property
     def mean(self) -> Estimate:
         """Diagonal of E X: 2ν in the block of zeros, m more than that of E C in the other."""
-        value, covariance = self._core_mean(1)
         along = np.eye(len(self.delta))[:, self.zeros :]
-        known = np.where(self.delta > 0, self.zeros, 2 * self.nu)
-        return known + along @ value, along @ covariance @ along.T
+        return self._means(1, np.where(self.delta > 0, self.zeros, 2 * self.nu), along)
 
     @property
     def inverse_mean(self) -> Estimate:
         """Diagonal of E X⁻¹: that of E C⁻¹, and (1 + tr E C⁻¹)/(2ν − m − 1) in the block of zeros."""
-        value, covariance = self._core_mean(-1)
         excess = 2 * self.nu - self.zeros - 1
         along = np.eye(len(self.delta))[:, self.zeros :]
         along[: self.zeros] = 1 / excess if excess > 0 else 0.0
-        known = np.where(self.delta > 0, 0.0, 1 / excess if excess > 0 else math.inf)
-        return known + along @ value, along @ covariance @ along.T
+        return self._means(-1, np.where(self.delta > 0, 0.0, 1 / excess if excess > 0 else math.inf), along)
 
-    def _core_mean(self, power: int) -> Estimate:
-        """Diagonal of E C or E C⁻¹, (r,) and (r, r): in Bessel functions for r = 1."""
-        if not self.direct:
-            values, inverses, log_weights = self._core
-            return weighted_mean(normalised(log_weights), values if power == 1 else inverses)
+    def _means(self, power: int, known: Array, along: Array) -> Estimate:
+        """known + along c, (N,), for the diagonal c (r,) of E C or E C⁻¹: in Bessel functions for r = 1."""
         delta, order = self.delta[self.zeros :], self.nu - self.zeros / 2
-        logs = [log_gig_normalizer(each, order + power) - log_gig_normalizer(each, order) for each in delta]
-        return np.exp(logs), np.zeros((len(delta), len(delta)))
+        if self.direct:
+            logs = [
+                log_gig_normalizer(each, order + power) - log_gig_normalizer(each, order) for each in delta
+            ]
+            return known + along @ np.exp(logs), np.zeros((len(known), len(known)))
+        found, log_weights = self._draws
+        value, covariance = weighted_mean(normalised(log_weights), np.split(found, 2, axis=1)[power < 0])
+        return known + along @ value, along @ covariance @ along.T
 
     def weighted_sample(self, size: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draws of X (size, N, N) and log weights (size,)."""
-        blocks = [
-            draw(self.delta, self.nu, self._orders, len(part), rng)
-            for part in np.array_split(np.empty(size), -(-size // _BLOCK))
-        ]
+        sizes = [min(_BLOCK, size - start) for start in range(0, size, _BLOCK)]
+        blocks = [draw(self.delta, self.nu, self._orders, each, rng) for each in sizes]
         scales = np.concatenate([each.factors @ each.factors.swapaxes(1, 2) for each in blocks])
         return scales, np.concatenate([each.log_weights for each in blocks])
-
-
-def effective(log_weights: Array) -> float:
-    """(Σ w)²/Σ w² of weights (m,)."""
-    return float(1 / (normalised(log_weights) ** 2).sum())
 
 
 def weighted_mean(weights: Array, values: Array) -> Estimate:
@@ -261,12 +239,6 @@ def weighted_mean(weights: Array, values: Array) -> Estimate:
     mean = weights @ values
     deviations = weights[:, None] * (values - mean)
     return mean, deviations.T @ deviations
-
-
-def relative_error(weights: Array, values: Array) -> float:
-    """Largest error of a weighted average of values (m, N), in standard deviations."""
-    mean, covariance = weighted_mean(weights, values)
-    return float(np.sqrt(np.diagonal(covariance) / (weights @ (values - mean) ** 2)).max())
 
 
 def log_gig_normalizer(delta: float, order: float) -> float:
