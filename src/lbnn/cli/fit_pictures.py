@@ -6,8 +6,6 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from lbnn import plots
 from lbnn.cli.document import Picture
 from lbnn.cli.fit_results import FitResults
@@ -40,11 +38,9 @@ class FitPictures:
 
     def coupling(self) -> list[Picture]:
         """E L as correlations."""
-        if len(self.names) < 2:
+        if len(self.names) < 2 or not self.results.coupled:
             return []
         matrix = self.results.correlations()
-        if not (matrix - np.eye(len(matrix))).any():
-            return []
         return [
             Picture(
                 "Coupling of the targets, as correlations",

@@ -147,7 +147,7 @@ def _coupling(results: FitResults) -> Section:
     if len(names) < 2:
         return Section(title)
     correlations = results.correlations()
-    if not (correlations - np.eye(len(names))).any():
+    if not results.coupled:
         return Section(title, ["At infinite width the scale is fixed: the targets are not coupled."])
     caption = "Correlation of the targets as functions of the features, as learned: the scale E L"
     if len(names) > _LARGEST_MATRIX:

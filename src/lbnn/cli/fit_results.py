@@ -21,6 +21,7 @@ INTERVAL = 0.9  # of coefficients
 #: Variance of the function at a row given the others, over that of the median row, from which the row is
 #: listed: twice its deviation. Of normal inputs in three columns 2% of the rows are listed.
 _LARGE_VARIANCE = 4.0
+_ROUNDING = 1e-12  # of a correlation: some 100 roundings of the units of the targets
 _FEATURES_AT_ONCE = 100  # whose joint covariance is formed
 _MOST_FEATURES = 5000  # whose coefficients get intervals: some ten seconds
 
@@ -128,6 +129,12 @@ class FitResults:
         scale = np.atleast_2d(self.model.scale_mean_)
         size = np.sqrt(np.diag(scale))
         return scale / np.outer(size, size)
+
+    @property
+    def coupled(self) -> bool:
+        """Whether some targets are coupled by more than rounding: at infinite width none are."""
+        correlations = self.correlations()
+        return bool(np.abs(correlations - np.eye(len(correlations))).max() > _ROUNDING)
 
     # ------------------------------------------------------------------ rows predicted from all others
 

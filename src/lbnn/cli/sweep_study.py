@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,13 @@ from lbnn.cli.problems import BadInputError
 
 _NEEDED = ("axes", "data", "network", "quantities")
 _OPTIONAL = ("beta", "noise", "target_error", "seed", "chunks")
+
+
+class _StudyLoader(SourceFileLoader):
+    """Runs a file without leaving its bytecode in a folder beside it."""
+
+    def set_data(self, *arguments: Any, **options: Any) -> None:
+        """Nothing is written."""
 
 
 def read_study(path: Path) -> dict[str, Any]:
@@ -22,7 +30,8 @@ def read_study(path: Path) -> dict[str, Any]:
             f"a sweep is described in Python, got {path}: define {', '.join(_NEEDED)} in a .py file"
         )
     name = f"lbnn_sweep_{path.stem}"
-    described = importlib.util.spec_from_file_location(name, path) if path.is_file() else None
+    loader = _StudyLoader(name, str(path))
+    described = importlib.util.spec_from_file_location(name, path, loader=loader) if path.is_file() else None
     if described is None or described.loader is None:
         raise BadInputError(f"a study must be a Python file that can be read, got {path}")
     study = importlib.util.module_from_spec(described)
