@@ -687,7 +687,9 @@ def test_large_files_with_ids_an_index_and_missing_values(parquet):
     np.testing.assert_allclose(pd.read_csv("p.csv").drop(columns="sample"), pd.read_csv("q.csv"), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("correlation", "shown"), [(0.0, "not coupled"), (1e-16, "not coupled"), (0.4, "0.40")])
+@pytest.mark.parametrize(
+    ("correlation", "shown"), [(0.0, "not coupled"), (1e-16, "not coupled"), (0.4, "0.40")]
+)
 def test_targets_that_cannot_be_coupled_have_no_table_of_zeros(correlation, shown):
     """At infinite width the scale is a multiple of the identity by construction."""
     from types import SimpleNamespace
