@@ -7,7 +7,7 @@
 The sets are the problems of tests/reference with a known truth, those with 60 digits, narrow layers, tables
 with many outputs and default fits. Every checkout answers in a process of its own with one BLAS thread; given
 several, they take turns at every problem, so that the ratio of their CPU seconds holds on a busy machine.
-`benchmarks/results` has the answers of commit fec1f94.
+`benchmarks/results` has the answers of commit fec1f94; CPU seconds of other machines do not enter ratios.
 """
 
 from __future__ import annotations
@@ -222,7 +222,8 @@ def compare(old: dict[str, Row], new: dict[str, Row]) -> str:
                 if new[key]["ok"] and (found := truth_distance(key, new[key], truths)) is not None
             ]
         )
-        seconds = np.array([[old[key]["seconds"], new[key]["seconds"]] for key in keys]) + 1e-4
+        here = [key for key in keys if old[key].get("machine") == new[key].get("machine")] or keys
+        seconds = np.array([[old[key]["seconds"], new[key]["seconds"]] for key in here]) + 1e-4
         ratios = seconds[:, 1] / seconds[:, 0]
         size = np.abs(gaps).max(axis=1, initial=0.0)
         cells = [
