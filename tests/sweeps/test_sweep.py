@@ -294,7 +294,7 @@ def test_bad_arguments_are_refused_before_a_store_is_made(tmp_path, changes, mes
 
 def test_a_store_of_another_sweep_is_refused_with_both_shown(store):
     before = sorted((path, path.stat().st_mtime_ns) for path in store.rglob("*"))
-    with pytest.raises(ValueError, match=r"axis beta: the store has \[0.5, 50.0\], this sweep \[0.5, 51.0\]"):
+    with pytest.raises(ValueError, match=r"axes, beta: the store has \[50.0\], this sweep \[51.0\]"):
         run(store, {"seed": [0, 1], "examples": [5, 12], **NETWORK_AXES, "beta": [0.5, 51.0]})
     with pytest.raises(ValueError, match=r"network: the store has .*network #.*lambda"):
         run(store, network=lambda depth, width: lbnn.Network((width,) * depth))
@@ -349,7 +349,7 @@ def test_two_sweeps_do_not_write_to_one_store(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["bit", "cut", "gone"])
-def test_a_broken_chunk_is_named_and_computed_again_on_request(tmp_path, damage):
+def test_a_broken_chunk_is_refused_and_computed_again_without_its_status(tmp_path, damage):
     path = tmp_path / "run.zarr"
     axes = {**WIDE, "seed": [0, 1]}
     whole = run(path, axes, chunks={}).load()
@@ -363,10 +363,11 @@ def test_a_broken_chunk_is_named_and_computed_again_on_request(tmp_path, damage)
         )
     other = path / "test_error" / "c" / "0" / "0" / "0" / "0" / "0"
     stamp = other.stat().st_mtime_ns
-    with pytest.raises(StoreError, match=r"1 that are missing or broken.*test_error/c/1"):
-        run(path, axes, chunks={})
-    found = run(path, axes, chunks={}, retry_failed=True).load()
-    assert found.equals(whole)
+    for settings in ({}, {"retry_failed": True}):
+        with pytest.raises((OSError, ValueError, RuntimeError), match=r"test_error/c/1|[Cc]hecksum"):
+            run(path, axes, chunks={}, **settings).load()
+    path.joinpath("status", "c", *"10000").unlink()
+    assert run(path, axes, chunks={}).load().equals(whole)
     assert other.stat().st_mtime_ns == stamp
 
 
@@ -375,9 +376,9 @@ def test_a_broken_status_is_named(tmp_path):
     run(path, WIDE)
     file = path / "status" / "c" / "0" / "0" / "0" / "0" / "0"
     file.write_bytes(file.read_bytes()[:-2])
-    with pytest.raises(StoreError, match=r"finished chunks must be readable.*status/c/0.*retry_failed=True"):
-        run(path, WIDE)
-    assert (run(path, WIDE, retry_failed=True).status == 1).all()
+    for read in (open_sweep, lambda path: run(path, WIDE)):
+        with pytest.raises(StoreError, match=r"the status of .* cannot be read"):
+            read(path)
     file.unlink()
     assert (run(path, WIDE).status == 1).all()
 
@@ -397,7 +398,7 @@ def damage(file, how):
 
 @pytest.mark.parametrize("how", ["bit", "gone"])
 def test_damaged_metadata_of_variables_and_coordinates_are_named(tmp_path, how):
-    """Nothing repairs them: they are part of one digest, and of the specification."""
+    """Nothing repairs them: they are part of one digest."""
     path = tmp_path / "run.zarr"
     run(path, WIDE)
     files = [path / "log_evidence" / "zarr.json", path / "beta" / "zarr.json", path / "beta" / "c" / "0"]
@@ -405,7 +406,7 @@ def test_damaged_metadata_of_variables_and_coordinates_are_named(tmp_path, how):
         content = file.read_bytes()
         damage(file, how)
         for settings in ({}, {"retry_failed": True}):
-            with pytest.raises(OSError, match=r"as they were written|of the specification|store of a sweep"):
+            with pytest.raises(OSError, match=r"as they were written|store of a sweep"):
                 run(path, WIDE, **settings)
         file.write_bytes(content)
     assert (run(path, WIDE).status == 1).all()
@@ -436,11 +437,11 @@ def test_the_axis_that_differs_is_shown_however_long_the_others_are(tmp_path):
     axes = {**WIDE, "seed": range(100), "beta": [1.0]}
     run(path, axes, quantities=["log_evidence"], chunks={"seed": 100})
     changed = {**axes, "seed": [*range(90), 1090, *range(91, 100)]}
-    with pytest.raises(ValueError, match=r"axis seed from value 90 on: .* \[89, 90, .*sweep \[89, 1090,"):
+    with pytest.raises(ValueError, match=r"axes, seed: the store has \[90\], this sweep \[1090\]"):
         run(path, changed, quantities=["log_evidence"])
-    with pytest.raises(ValueError, match=r"axis width: the store has \[4\], this sweep \[5\]"):
+    with pytest.raises(ValueError, match=r"axes, width: the store has \[4\], this sweep \[5\]"):
         run(path, {**axes, "width": [5]}, quantities=["log_evidence"])
-    with pytest.raises(ValueError, match=r"the order: the store has axis seed, .*, this sweep axis beta"):
+    with pytest.raises(ValueError, match=r"axes, the order: the store has seed, .*, this sweep beta"):
         run(path, dict(reversed(axes.items())), quantities=["log_evidence"])
 
 
@@ -452,13 +453,12 @@ def test_other_versions_are_refused_or_recorded(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r'source: the store has ".*", this sweep "other".*mixed_versions'):
         run(path, axes, chunks={})
     found = run(path, axes, chunks={}, mixed_versions=True).load()
-    assert found.made_with.values.ravel().tolist() == [0, 1]
     assert json.loads(found.attrs["later_provenances"])[0]["source"] == "other"
-    assert found.drop_vars("made_with").equals(whole.drop_vars("made_with"))
+    assert found.equals(whole)
     path.joinpath("status", "c", *"00000").unlink()
-    assert run(path, axes, chunks={}).load().made_with.values.ravel().tolist() == [1, 1]  # known by now
+    assert run(path, axes, chunks={}).load().equals(whole)  # known by now
     monkeypatch.undo()
-    assert run(path, axes, chunks={}).made_with.values.ravel().tolist() == [1, 1]  # nothing to compute
+    assert run(path, axes, chunks={}).load().equals(whole)  # nothing to compute
 
 
 def test_workers_of_other_versions_are_refused(tmp_path, monkeypatch):
@@ -486,19 +486,18 @@ def test_leftovers_of_a_kill_are_removed(tmp_path):
     run(path, WIDE)
     path.joinpath("status", "c", *"00000").unlink()
     left = [
-        tmp_path / ".run.zarr.new-abcd_123",
+        tmp_path / ".run.zarr.new",
         path / "status" / "c" / "0" / "0" / "0" / "0" / "0.f00.partial",
         path / ".lbnn-x.json",
     ]
     left[0].mkdir()
     for file in (left[0] / "zarr.json", *left[1:]):
         file.write_text("x")
-    others = [tmp_path / ".run.zarr.new-abcd_123-2", tmp_path / ".run.zarr-2.new-abcd_123"]
-    for other in others:  # of other stores
-        other.mkdir()
+    other = tmp_path / ".run.zarr-2.new"  # of another store
+    other.mkdir()
     run(path, WIDE)
     assert not [file for file in left if file.exists()]
-    assert all(other.exists() for other in others)
+    assert other.exists()
 
 
 def test_a_complete_store_that_cannot_be_written_is_read(tmp_path, monkeypatch):

@@ -53,7 +53,7 @@ def sweep(
     ] = False,
     retry_failed: Annotated[
         bool,
-        typer.Option("--retry-failed", help="Compute failed and broken chunks again.", show_default=False),
+        typer.Option("--retry-failed", help="Compute chunks with failed points again.", show_default=False),
     ] = False,
     mixed_versions: Annotated[
         bool,

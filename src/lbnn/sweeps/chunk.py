@@ -70,11 +70,14 @@ class Answer:
     values: dict[str, float] = field(default_factory=dict)
     status: int = OK
     messages: list[str] = field(default_factory=list)
+    problem: Exception | None = None  # why it failed, the first time
 
-    def fail(self, where: str, problem: BaseException) -> None:
+    def fail(self, where: str, problem: Exception) -> None:
         """The point failed there."""
-        self.status = FAILED
-        self.messages.append(f"{where}: {_described(problem)}")
+        self.status, self.problem = FAILED, self.problem or problem
+        text = " ".join(str(problem).split())
+        known = isinstance(problem, ContractError)
+        self.messages.append(f"{where}: {text}" if known else f"{where}: {type(problem).__name__}: {text}")
 
     @property
     def message(self) -> str:
@@ -157,14 +160,20 @@ def _members(work: Work, region: Region, data_index: dict[str, int]) -> list[Mem
 
 def _answer_group(work: Work, members: Sequence[Member]) -> None:
     """Fill the answers of all points of one data set: in batches where that is possible, else one by one."""
+    problem = data_of(work, members)
+    if problem is not None:
+        for member in _not_batched(work, problem, members):
+            answer_point(work, problem, member)
+
+
+def data_of(work: Work, members: Sequence[Member]) -> Problem | None:
+    """The data set of these points; None, and they have failed, where it cannot be made."""
     try:
-        problem = problem_at(work, members[0].coordinates)
+        return problem_at(work, members[0].coordinates)
     except Exception as error:
         for member in members:
             member.answer.fail("data", error)
-        return
-    for member in _not_batched(work, problem, members):
-        _answer_point(work, problem, member)
+        return None
 
 
 #: Quantities that the batched quadrature knows.
@@ -215,7 +224,7 @@ def batch(network: Any, spectrum: Spectrum, betas: Sequence[float]) -> list[dict
     return [dict(zip(names, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _answer_point(work: Work, problem: Problem, member: Member) -> None:
+def answer_point(work: Work, problem: Problem, member: Member) -> None:
     """Condition one network and compute what is asked."""
     answer = member.answer
     with messages_of_point() as messages:
@@ -348,8 +357,3 @@ def _checked_problem(X: Any, Y: Any, X_test: Any = None, Y_test: Any = None) -> 
 
 def _of(coordinates: Coordinates, names: Sequence[str]) -> Coordinates:
     return {name: coordinates[name] for name in names if name in coordinates}
-
-
-def _described(problem: BaseException) -> str:
-    text = " ".join(str(problem).split())
-    return text if isinstance(problem, ContractError) else f"{type(problem).__name__}: {text}"

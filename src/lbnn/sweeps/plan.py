@@ -19,7 +19,7 @@ import numpy as np
 from lbnn._base import check
 from lbnn._base.checkout import commit
 from lbnn.sweeps.axes import Axes, ContractError, parameters, require_taken
-from lbnn.sweeps.chunk import Work, conditioned, messages_of_point, one_blas_thread, problem_at
+from lbnn.sweeps.chunk import Answer, Member, Work, answer_point, data_of, one_blas_thread
 from lbnn.sweeps.quantities import RESERVED, resolve
 
 #: Seconds that a chunk should take: Dask and zarr cost a hundredth of it, and no more is lost by a kill.
@@ -78,7 +78,7 @@ def _temperature(beta: Any, grid: Axes) -> tuple[Any, tuple[str, ...]]:
             raise ValueError(
                 "beta must be an axis, or be given as beta=number or beta=function of axes, got neither"
             )
-        return _itself, ("beta",)
+        return _the_axis, ("beta",)
     if callable(beta):
         return beta, parameters(beta, "beta", grid.names)
     if "beta" in grid.names:
@@ -86,7 +86,7 @@ def _temperature(beta: Any, grid: Axes) -> tuple[Any, tuple[str, ...]]:
     return check.inverse_temperature(beta), ()
 
 
-def _itself(beta: float) -> float:
+def _the_axis(beta: float) -> float:
     return beta
 
 
@@ -160,28 +160,19 @@ def source_digest() -> str:
 
 
 def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
-    """Entries of two descriptions that differ, a store's first; axes one by one."""
-    theirs, ours = _by_axis(theirs), _by_axis(ours)
-    names = [name for name in dict.fromkeys([*theirs, *ours]) if theirs.get(name) != ours.get(name)]
-    if list(theirs) != list(ours) and not names:
-        return f"the order: the store has {', '.join(theirs)}, this sweep {', '.join(ours)}"
-    return "; ".join(_difference(name, theirs.get(name), ours.get(name)) for name in names)
-
-
-def _by_axis(about: dict[str, Any]) -> dict[str, Any]:
-    axes = {f"axis {name}": values for name, values in about.get("axes", {}).items()}
-    return {**axes, **{name: value for name, value in about.items() if name != "axes"}}
-
-
-def _difference(name: str, theirs: Any, ours: Any) -> str:
-    """Both sides of one entry; of lists from the value before the first that differs."""
-    where = ""
-    if isinstance(theirs, list) and isinstance(ours, list):
-        pairs = enumerate(zip(theirs, ours, strict=False))
-        start = next((n for n, (a, b) in pairs if a != b), min(len(theirs), len(ours))) - 1
-        if start > 0:
-            where, theirs, ours = f" from value {start + 1} on", theirs[start:], ours[start:]
-    return f"{name}{where}: the store has {_short(theirs)}, this sweep {_short(ours)}"
+    """Entries of two descriptions that differ, the store's first; of lists what only one of them has."""
+    told = []
+    for name in dict.fromkeys([*theirs, *ours]):
+        one, other = theirs.get(name), ours.get(name)
+        if isinstance(one, dict) and isinstance(other, dict):
+            told += [f"{name}, {inner}"] if (inner := differences(one, other)) else []
+        elif one != other:
+            if isinstance(one, list) and isinstance(other, list) and {*one} != {*other}:
+                one, other = [e for e in one if e not in other], [e for e in other if e not in one]
+            told.append(f"{name}: the store has {_short(one)}, this sweep {_short(other)}")
+    if not told and list(theirs) != list(ours):
+        told.append(f"the order: the store has {', '.join(theirs)}, this sweep {', '.join(ours)}")
+    return "; ".join(told)
 
 
 def _short(value: Any) -> str:
@@ -200,27 +191,18 @@ def seconds_per_point(work: Work) -> float:
     sharing = math.prod(len(work.axes.values[name]) for name in work.other_axes)
     places = np.linspace(0, np.array(work.axes.shape) - 1, _PILOTS).round().astype(int)
     total = 0.0
-    with messages_of_point(), one_blas_thread():
-        for index in places:
-            coordinates = work.axes.at(index)
+    for index in places:
+        member = Member(work.axes.at(index), (), Answer())
+        with one_blas_thread():
             start = time.perf_counter()
-            problem = _attempted(problem_at, work, coordinates)
+            problem = data_of(work, [member])
             made = time.perf_counter()
-            point = None if problem is None else _attempted(conditioned, work, problem, coordinates)
-            for quantity in work.quantities if point is not None else ():
-                _attempted(quantity, point)
-            total += (made - start) / sharing + time.perf_counter() - made
+            if problem is not None:
+                answer_point(work, problem, member)
+        total += (made - start) / sharing + time.perf_counter() - made
+        if isinstance(member.answer.problem, ContractError):
+            raise member.answer.problem
     return total / _PILOTS
-
-
-def _attempted(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What the function returns, None where it fails; a wrong kind of result is raised."""
-    try:
-        return function(*arguments)
-    except ContractError:
-        raise
-    except Exception:
-        return None
 
 
 def chunk_shape(work: Work, chunks: Mapping[str, int] | None, seconds: float) -> tuple[int, ...]:

@@ -12,9 +12,6 @@ import numpy as np
 
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
-from lbnn.learning_curves.curve import LearningCurve, learning_curve
-from lbnn.learning_curves.sampled import QUANTITIES as AVERAGED
-from lbnn.network import Network
 from lbnn.sweeps.axes import ContractError, Coordinates, parameters
 from lbnn.theories.comparison import Truth
 from lbnn.theories.discrepancy import QUANTITIES as COMPARED
@@ -182,7 +179,7 @@ def _test_coverage(predictive: Any, Y_test: Array) -> float:
     return float(((low <= Y_test) & (Y_test <= high)).mean())
 
 
-#: Quantities by name. Others are "THEORY:QUANTITY_error" (proportional:kernel_error) and "average:QUANTITY".
+#: Quantities by name. Others are "THEORY:QUANTITY_error" (proportional:kernel_error).
 QUANTITIES = {
     each.name: each
     for each in (
@@ -233,44 +230,6 @@ def _theory_quantity(name: str) -> SweepQuantity | None:
     return SweepQuantity(name, partial(theory_error, pair=pair), definition, with_error=True)
 
 
-@lru_cache(maxsize=64)  # all quantities of a point share one curve
-def _curve(
-    network: Network, examples: int, inputs: int, teacher_norm: float, target_noise: float, beta: float
-) -> LearningCurve:
-    return learning_curve(network, [examples], inputs, teacher_norm, target_noise, beta)
-
-
-def average_over_data(
-    network: Any,
-    beta: float,
-    X: Array,
-    teacher_norm: float = 1.0,
-    target_noise: float = 0.0,
-    *,
-    quantity: str,
-) -> tuple[float, float]:
-    """A quantity of `lbnn.learning_curve` for data of the size of X, with its error."""
-    if not isinstance(network, Network):
-        raise NotApplicableError("learning curves are those of an lbnn.Network")
-    try:
-        found = _curve(network, *X.shape, float(teacher_norm), float(target_noise), float(beta))
-    except ValueError as reason:
-        raise NotApplicableError(str(reason)) from reason
-    return getattr(found, quantity)[0], getattr(found, f"{quantity}_error")[0]
-
-
-def _average_quantity(name: str) -> SweepQuantity | None:
-    """`average:gibbs_error`: the average over Gaussian data sets with a linear teacher."""
-    start, _, quantity = name.partition(":")
-    if start != "average" or quantity not in AVERAGED:
-        return None
-    definition = (
-        f"average of {quantity} over data sets y = Xw + target_noise ε, |w| = teacher_norm, both axes or "
-        "1 and 0, by lbnn.learning_curve"
-    )
-    return SweepQuantity(name, partial(average_over_data, quantity=quantity), definition, with_error=True)
-
-
 def _as_name(words: str) -> str:
     return words.replace(",", "").replace(" ", "_")
 
@@ -290,7 +249,7 @@ def resolve(quantities: Any, axes: Sequence[str]) -> tuple[SweepQuantity, ...]:
 
 
 #: Variables that every store has.
-RESERVED = ("status", "message", "made_with")
+RESERVED = ("status", "message")
 
 
 def _one(quantity: Any) -> SweepQuantity:
@@ -306,12 +265,11 @@ def _one(quantity: Any) -> SweepQuantity:
         return SweepQuantity(name, quantity, (quantity.__doc__ or "").strip().partition("\n")[0])
     found = QUANTITIES.get(quantity) if isinstance(quantity, str) else None
     if found is None and isinstance(quantity, str):
-        found = _theory_quantity(quantity) or _average_quantity(quantity)
+        found = _theory_quantity(quantity)
     if found is None:
         raise ValueError(
             f"a quantity must be a function or among {', '.join(QUANTITIES)}, or THEORY:QUANTITY_error with "
             f"a theory among {', '.join(map(_as_name, THEORIES))} and a quantity among "
-            f"{', '.join(map(_as_name, COMPARED))}, or average:QUANTITY with one of {', '.join(AVERAGED)}, "
-            f"got {quantity!r}"
+            f"{', '.join(map(_as_name, COMPARED))}, got {quantity!r}"
         )
     return found

@@ -17,7 +17,7 @@ from lbnn._base.warn import warn
 from lbnn.network import TARGET_ERROR
 from lbnn.sweeps.chunk import FAILED
 from lbnn.sweeps.plan import chunk_shape, compared, differences, plan, provenance, seconds_per_point
-from lbnn.sweeps.store import Position, Store, StoreError, create, locked, open_sweep, remove_leftovers
+from lbnn.sweeps.store import Position, Store, create, locked, open_sweep
 from lbnn.sweeps.workers import Assignment, Counted, cores, local_client, run_here, run_with
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ def sweep(
     chunks: Mapping[str, int] | None = None,
     client: Any = None,
     workers: int | None = None,
-    memory_limit: str | int | float = "auto",
     retry_failed: bool = False,
     mixed_versions: bool = False,
     progress: bool = True,
@@ -72,16 +71,15 @@ def sweep(
     chunks : mapping of axes to int, optional
         Points of a chunk along each axis, 1 along those not named; by default chunks take a few seconds.
     client : distributed.Client, optional
-        A Dask cluster. By default worker processes on this machine, or none for little work.
+        A Dask cluster. By default worker processes on this machine, or none for little work, with Dask's
+        limits of memory.
     workers : int, optional
         Number of these processes; 0 for none: everything in this process.
-    memory_limit : str or number
-        Of each of these processes, as Dask takes it ("2GiB").
     retry_failed : bool
-        Whether chunks with failed points, and chunks that cannot be read, are computed again.
+        Whether chunks with failed points are computed again.
     mixed_versions : bool
         Whether a store may be continued with other code of lbnn or other versions of NumPy, SciPy or BLAS
-        than it was begun with. The variable `made_with` then says which provenance each point has.
+        than it was begun with; its attributes then name all of them.
     progress : bool
         Whether to show how far it is, on a terminal.
 
@@ -95,7 +93,7 @@ def sweep(
     ValueError
         For axes that no function takes, and a store of another specification or other versions.
     OSError
-        For a store that cannot be written, is broken, or that another sweep writes to.
+        For a store that cannot be written, is damaged, or that another sweep writes to.
 
     Examples
     --------
@@ -119,50 +117,28 @@ def sweep(
         axes, data, network, quantities, beta, noise=noise, target_error=target_error, seed=seed
     )
     place, specification = Path(store), json.loads(text)
-    if not (place.exists() and _is_complete(place, specification, retry_failed)):
+    # a finished store is only read: it is not locked, and may be where nothing can be written
+    if not place.exists() or _to_do(_opened(place, specification, "r"), retry_failed):
         with locked(place):
-            remove_leftovers(place)
-            here, seconds = provenance(), None
-            if not place.exists():  # chunks are cut after a few points were timed
-                seconds = seconds_per_point(work)
+            here, seconds = provenance(), seconds_per_point(work)
+            if not place.exists():
                 create(place, work.axes, chunk_shape(work, chunks, seconds), work.quantities, text, here)
-            kept = _open(place, specification)
+            kept = _opened(place, specification)
+            _record(kept, here, mixed_versions)
             todo = _to_do(kept, retry_failed)
-            assignment = Assignment(
-                work, _numbered(kept, here, mixed_versions) if todo else 0, compared(here)
-            )
-            kept.forget(todo)
-            _run(kept, assignment, todo, progress, client, workers, memory_limit, seconds)
+            for position in todo:
+                kept.forget(position)
+            line, count = _progress(kept, todo, progress)
+            try:
+                _run(kept, Assignment(work, compared(here)), todo, count, client, workers, seconds)
+            finally:
+                line.close()
     found = open_sweep(place)
     _warn_of_failures(found, place)
     return found
 
 
-def _is_complete(place: Path, specification: dict[str, Any], retry_failed: bool) -> bool:
-    """Whether nothing is left to do, as far as can be seen without writing."""
-    kept = _open(place, specification, "r")
-    try:
-        return not _to_do(kept, retry_failed)
-    except StoreError:
-        return False  # raised again, or computed again, by the call that holds the lock
-
-
-def _numbered(kept: Store, here: dict[str, str], mixed_versions: bool) -> int:
-    """The number of this provenance in the store; another one than before has to be allowed."""
-    known = [compared(each) for each in kept.provenances]
-    if compared(here) in known:
-        return known.index(compared(here))
-    if not mixed_versions:
-        raise ValueError(
-            f"{kept.path} must be continued with what it was begun with, got other versions: "
-            f"{differences(known[0], compared(here))}. Use those versions, or give "
-            f"mixed_versions=True: the variable made_with then says which were used"
-        )
-    kept.add_provenance(here)
-    return len(known)
-
-
-def _open(place: Path, specification: dict[str, Any], mode: Literal["r", "r+"] = "r+") -> Store:
+def _opened(place: Path, specification: dict[str, Any], mode: Literal["r", "r+"] = "r+") -> Store:
     """The store, if it is of this sweep."""
     kept = Store(place, mode)
     told = differences(kept.specification, specification)
@@ -174,47 +150,48 @@ def _open(place: Path, specification: dict[str, Any], mode: Literal["r", "r+"] =
     return kept
 
 
-def _to_do(kept: Store, retry_failed: bool) -> list[Position]:
-    """Chunks that are not finished; on request those that have failed points, or cannot be read."""
-    finished, broken = kept.survey(read=True)
-    if broken and not retry_failed:
-        raise StoreError(
-            f"finished chunks must be readable, got {len(broken)} that are missing or broken, the first "
-            f"{next(iter(broken.values()))}: retry_failed=True computes them again"
+def _record(kept: Store, here: dict[str, str], mixed_versions: bool) -> None:
+    """Note what the store is continued with; other versions than before have to be allowed."""
+    known = [compared(each) for each in kept.provenances]
+    if compared(here) in known:
+        return
+    if not mixed_versions:
+        raise ValueError(
+            f"{kept.path} must be continued with what it was begun with, got other versions: "
+            f"{differences(known[0], compared(here))}. Use those versions, or give "
+            f"mixed_versions=True: the attributes of the store then name both"
         )
-    failed = {each for each, state in finished.items() if retry_failed and (state == FAILED).any()}
-    return [each for each in kept.positions() if each not in finished or each in failed or each in broken]
+    kept.add_provenance(here)
+
+
+def _to_do(kept: Store, retry_failed: bool) -> list[Position]:
+    """Chunks that are not finished; on request those that have failed points, too."""
+    finished = kept.finished()
+    done = {each for each, state in finished.items() if not (retry_failed and (state == FAILED).any())}
+    return [each for each in kept.positions() if each not in done]
 
 
 def _run(
     kept: Store,
     assignment: Assignment,
     todo: Sequence[Position],
-    progress: bool,
+    count: Counted,
     client: Any,
     workers: int | None,
-    memory_limit: str | int | float,
-    seconds: float | None,
+    seconds: float,
 ) -> None:
     """Compute chunks here, on worker processes of this machine, or on the client's cluster."""
-    if not todo:
-        return
-    line, count = _progress(kept, todo, progress)
-    try:
-        if client is not None:
-            run_with(client, kept, assignment, todo, count)
-            return
-        wanted = workers
-        if wanted is None:  # processes are worth their start where there is enough to do
-            each = seconds_per_point(assignment.work) if seconds is None else seconds
-            wanted = min(cores(), len(todo)) if _points(kept, todo) * each > _WORTH_A_CLUSTER else 0
-        if wanted < (2 if workers is None else 1):
-            run_here(kept, assignment, todo, count)
-            return
-        with local_client(wanted, memory_limit) as local:
+    if workers is None:  # processes are worth their start where there is enough to do
+        worth = _points(kept, todo) * seconds > _WORTH_A_CLUSTER
+        workers = min(cores(), len(todo)) if worth else 0
+        workers *= workers > 1
+    if client is not None:
+        run_with(client, kept, assignment, todo, count)
+    elif not workers:
+        run_here(kept, assignment, todo, count)
+    else:
+        with local_client(workers) as local:
             run_with(local, kept, assignment, todo, count)
-    finally:
-        line.close()
 
 
 def _progress(kept: Store, todo: Sequence[Position], wanted: bool) -> tuple[Progress, Counted]:

@@ -37,7 +37,6 @@ class Assignment:
     """What workers have to do, and with which versions."""
 
     work: Work
-    made_with: int  # number of the provenance in the store
     versions: dict[str, str]
 
 
@@ -130,7 +129,7 @@ def _unpacked(packed: bytes) -> Assignment:
 def _compute_and_write(store: Store, assignment: Assignment, position: Position) -> tuple[int, int, int]:
     region = store.region(position)
     chunk = compute(assignment.work, region)
-    store.write(region, chunk, assignment.made_with)
+    store.write(region, chunk)
     return chunk.counts()
 
 
@@ -145,13 +144,13 @@ def _give_up(
         "workers died repeatedly while computing this chunk, perhaps for lack of memory: use smaller chunks"
     )
     chunk.message[...] = np.array(f"{text} ({' '.join(str(problem).split())[:120]})", dtype=object)
-    store.write(region, chunk, assignment.made_with)
+    store.write(region, chunk)
     return chunk.counts()
 
 
 @contextmanager
-def local_client(workers: int, memory_limit: str | int | float) -> Iterator[Any]:
-    """Worker processes on this machine, each with one thread, also of linear algebra, and a memory limit."""
+def local_client(workers: int) -> Iterator[Any]:
+    """Worker processes on this machine, each with one thread, also of linear algebra."""
     import dask
     from distributed import Client, LocalCluster
 
@@ -161,7 +160,6 @@ def local_client(workers: int, memory_limit: str | int | float) -> Iterator[Any]
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
-            memory_limit=memory_limit,
             dashboard_address=":0",
             silence_logs=50,
         ) as cluster,
