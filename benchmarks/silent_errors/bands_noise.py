@@ -127,9 +127,9 @@ class Referee:
         logs = self.mean + self.deviation * x
         return np.exp(np.stack([logs[:, self.band == k].sum(axis=1) for k in range(len(self.grams))], axis=1))
 
-    def log_likelihood(self, x: Array) -> tuple[Array, Array, Array]:
-        """Log likelihood (n,) of x (n, d) over the noise, and E τ and E 1/(τ + Σ_k λ_k ḡ_k) given it."""
-        logs, noise, inverse = (np.empty(len(x)) for _ in range(3))
+    def log_likelihood(self, x: Array) -> tuple[Array, Array, Array, Array]:
+        """Log likelihood (n,) of x (n, d) over the noise, and given it E τ, E τ² and E 1/(τ + Σ_k λ_k ḡ_k)."""
+        logs, noise, square, inverse = (np.empty(len(x)) for _ in range(4))
         scales = self.scales(x)
         for part in np.array_split(np.arange(len(x)), max(1, len(x) // 64)):
             g, U = np.linalg.eigh(np.tensordot(scales[part], self.grams, axes=1))
@@ -140,8 +140,9 @@ class Referee:
             logs[part] = special.logsumexp(terms, axis=1) + np.log(_STEP)
             weight = special.softmax(terms, axis=1)
             whole = scales[part] @ self.sizes
-            noise[part], inverse[part] = weight @ tau, (weight / (tau + whole[:, None])).sum(axis=1)
-        return logs - 0.5 * len(self.y) * np.log(2 * np.pi), noise, inverse
+            noise[part], square[part] = weight @ tau, weight @ tau**2
+            inverse[part] = (weight / (tau + whole[:, None])).sum(axis=1)
+        return logs - 0.5 * len(self.y) * np.log(2 * np.pi), noise, square, inverse
 
     def answers(self) -> tuple[Array, Array, Array]:
         """Log evidence, E τ, E λ_k and E share_k, their errors, and rough posterior deviations."""
@@ -150,26 +151,28 @@ class Referee:
         found = []
         for _ in range(_SETS):
             x = _drawn(mixture, _DRAWS, rng)
-            likelihood, noise, inverse = self.log_likelihood(x)
+            likelihood, noise, square, inverse = self.log_likelihood(x)
             logs = self.log_prior(x) + likelihood - _density(mixture, x)
             scales = self.scales(x)
             values = np.column_stack([noise, scales, scales * self.sizes * inverse[:, None]])
             weight = np.exp(logs - logs.max())
-            found.append((logs.max() + np.log(weight.mean()), weight, values))
+            within = np.zeros_like(values)
+            within[:, 0] = square - noise**2  # variances given the scales
+            found.append((logs.max() + np.log(weight.mean()), weight, values, within))
         top = max(each[0] for each in found)
         parts = np.exp([each[0] - top for each in found])  # evidences of the sets
         evidence = top + np.log(parts.mean())
         error = parts.std(ddof=1) / parts.mean() / np.sqrt(_SETS)
         # means over all sets: ratios of sums, with linearised errors
         sums = np.array(
-            [part * (w / w.sum()) @ values for part, (_, w, values) in zip(parts, found, strict=True)]
+            [part * (w / w.sum()) @ values for part, (_, w, values, _) in zip(parts, found, strict=True)]
         )
         mean = sums.sum(axis=0) / parts.sum()
         errors = (sums - parts[:, None] * mean).std(axis=0, ddof=1) / parts.mean() / np.sqrt(_SETS)
         squares = np.array(
             [
-                part * (w / w.sum()) @ (values - mean) ** 2
-                for part, (_, w, values) in zip(parts, found, strict=True)
+                part * (w / w.sum()) @ ((values - mean) ** 2 + within)
+                for part, (_, w, values, within) in zip(parts, found, strict=True)
             ]
         )
         deviation = np.sqrt(squares.sum(axis=0) / parts.sum())
