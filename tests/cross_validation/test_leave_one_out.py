@@ -617,3 +617,26 @@ def test_weights_of_rows_and_dependent_outputs():
     plain, combined = left_out_scores(posterior, Y), left_out_scores(posterior, Y, matrix=matrix)
     log_volume = 0.5 * np.linalg.slogdet(matrix.T @ matrix)[1]
     np.testing.assert_allclose(combined.log_density, plain.log_density - log_volume, rtol=1e-10)
+
+
+@pytest.mark.parametrize("noise", ["independent", "per_output", "coupled"])
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_only_row_has_the_density_of_the_evidence_and_the_moments_of_the_prior(noise, outputs, weighted):
+    """Weights of the posterior's draws are those of the prior over the posterior: 0.5 nats off."""
+    rng = np.random.default_rng(3)
+    X, Y = rng.normal(size=(1, 5)), 2 * rng.normal(size=(1, outputs))
+    beta = rng.gamma(3.0, size=outputs) if noise == "per_output" else 2.0
+    weights = np.array([1.7]) if weighted else None
+    network = lbnn.Network((4, 6), prior_variances=(1.3, 0.7, 1.9))
+    posterior = network.condition(X, Y, beta, noise=noise, weights=weights)
+    found = posterior.leave_one_out()
+    assert found.ok
+    assert found.log_density[0] == pytest.approx(posterior.log_evidence, abs=1e-9)
+    gram, factor = 1.3 * float((X**2).sum()) / 5, 0.7 * 1.9
+    row = 1.0 if weights is None else 1 / 1.7
+    own = row / np.broadcast_to(beta, outputs)
+    variance = factor * (gram + own) if noise == "coupled" else factor * gram + own
+    np.testing.assert_allclose(found.variance[0], variance, rtol=1e-12)
+    np.testing.assert_allclose(found.mean, 0.0)
+    np.testing.assert_allclose(found.residual, Y)

@@ -27,6 +27,14 @@ class Fitted(Protocol):
         """Kind and size of the noise."""
 
     @property
+    def log_evidence(self) -> float:
+        """log p(Y)."""
+
+    @property
+    def log_evidence_error(self) -> float:
+        """Its Monte Carlo standard error."""
+
+    @property
     def diagnostics(self) -> Diagnostics:
         """Of the inference."""
 

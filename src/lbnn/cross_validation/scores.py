@@ -133,6 +133,8 @@ def left_out_scores(
         columns, outward = np.asarray(np.linalg.solve(root, columns.T).T, float), outward @ root
     given = posterior.spectrum.weights
     weights = np.ones(len(columns)) if given is None else given
+    if len(columns) == 1:
+        return _only_row(posterior, columns @ outward.T, outward, one_dimensional, offset)
     examples = _left_out(posterior, np.sqrt(weights)[:, None] * columns, centred)
     parts = [score(measure, examples.take(rows), outward) for rows in row_blocks(len(columns), measure)]
     scores = Scores(*(np.concatenate(each) for each in zip(*(p.fields for p in parts), strict=True)))
@@ -151,6 +153,33 @@ def left_out_scores(
         scores.log_density_error,
         scores.pareto_k,
         posterior.diagnostics.messages + messages,
+    )
+
+
+def _only_row(
+    posterior: Fitted, value: Array, outward: Array, one_dimensional: bool, offset: Array | float
+) -> LeaveOneOut:
+    """The only row (1, outputs) given none: its law is that of the prior, and its density the evidence.
+
+    Weights of draws of the posterior would have the tail of the prior over the posterior.
+    """
+    noise, spectrum, prior = posterior.noise, posterior.spectrum, posterior.prior
+    outputs = spectrum.outputs
+    root = np.eye(outputs) if noise.root is None else noise.root
+    scale = np.linalg.solve(root, np.linalg.solve(root, prior.mean).T)  # E L in units of the noise
+    weight = 1.0 if spectrum.weights is None else float(spectrum.weights[0])
+    covariance = float(spectrum.eigenvalues.sum()) * scale + noise.mean_covariance(scale)
+    variance = np.einsum("ij,jk,ik->i", outward, covariance, outward)[None] / weight
+    volume = np.linalg.svd(outward @ np.linalg.inv(root), compute_uv=False)  # of the outputs in their units
+    shape: tuple[int, ...] = (1,) if one_dimensional else value.shape
+    return LeaveOneOut(
+        np.broadcast_to(offset, value.shape).reshape(shape) + 0.0,
+        variance.reshape(shape),
+        value.reshape(shape),
+        np.array([posterior.log_evidence - float(np.log(volume).sum())]),
+        np.array([posterior.log_evidence_error]),
+        np.array([-np.inf]),
+        posterior.diagnostics.messages,
     )
 
 
