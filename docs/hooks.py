@@ -1,8 +1,7 @@
 """Hooks of the site: equations become MathML, and stored results say when and how they were measured.
 
-In a page, `<!-- measured: real-data.json -->` becomes one line with date, commit, machine and command, from
-the key `provenance` of that file beside the page; `<!-- measured: speed.json, many outputs -->` takes the
-records of one part of it. So no page has to repeat what the file says.
+In a page, `<!-- measured: real-data.json -->` becomes one line with date, machine and command, from
+the key `provenance` of that file in `benchmarks/results` or `studies`, so that no page has to repeat it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ from markdown.extensions import Extension
 INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
 DISPLAY = re.compile(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', re.DOTALL)
 
-MEASURED = re.compile(r"^<!-- measured: (?P<file>[\w-]+\.json)(?:, (?P<part>[^>]+?))? -->$", re.MULTILINE)
+MEASURED = re.compile(r"^<!-- measured: (?P<file>[\w-]+\.json) -->$", re.MULTILINE)
+ROOT = Path(__file__).resolve().parent.parent
 
 
 class PlainUnderscores(Extension):
@@ -38,25 +38,20 @@ def on_config(config: Any) -> Any:
     return config
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+def on_page_markdown(markdown: str, **_: Any) -> str:
     """Print the provenance of stored results where the page asks for it."""
-    folder = Path(page.file.abs_src_path).parent
-    return MEASURED.sub(lambda found: measured(folder / found["file"], found["part"]), markdown)
+    return MEASURED.sub(lambda found: measured(found["file"]), markdown)
 
 
-def measured(file: Path, part: str | None) -> str:
-    """One line on the results of a file, or on one part of it."""
+def measured(name: str) -> str:
+    """One line on the results of a file."""
+    (file,) = (found for folder in ("benchmarks/results", "studies") for found in (ROOT / folder).glob(name))
     records = json.loads(file.read_text(encoding="utf-8"))["provenance"]
-    if part:
-        records = [record for record in records if record.get("of") == part]
-    if not records:
-        raise ValueError(f"{file.name} has no provenance of {part!r}")
     days = _distinct(f"{date.fromisoformat(record['date'][:10]):%d %B %Y}".lstrip("0") for record in records)
-    commits = _distinct(record["commit"] for record in records)
     machines = _distinct(record["machine"] for record in records)
     commands = _distinct(f"`{record['command']}`" for record in records)
-    line = f"Measured on {days}, commit {commits}; {machines}; {commands}; [numbers]({file.name})."
-    return f"{line}\n{{: .measured }}"
+    stored = f"`{file.relative_to(ROOT)}`"
+    return f"{stored}: measured on {days}; {machines}; {commands}.\n{{: .measured }}"
 
 
 def _distinct(texts: Any) -> str:

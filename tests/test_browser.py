@@ -235,11 +235,11 @@ def test_the_page_prints(server, tmp_path):
 PAGES = (
     "index",
     "start",
-    "notation",
-    "results/benchmarks",
-    "results/real-data",
+    "glossary",
+    "results/index",
+    "results/what-depth-buys",
     "concepts",
-    "archive",
+    "data-and-files",
     "api/networks",
 )
 

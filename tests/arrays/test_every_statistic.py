@@ -189,7 +189,7 @@ def test_many_outputs(library: str) -> None:
 @every_library
 @pytest.mark.parametrize("smallest", [1e-2, 1e-4])
 def test_tall_inputs_close_to_dependent(smallest: float, library: str) -> None:
-    """NumPy's go through a factor, others through XᵀX, which keeps fewer digits (docs/arrays.md)."""
+    """NumPy's go through a factor, others through XᵀX, which keeps fewer digits (docs/data-and-files.md)."""
     X = TALL.X * np.geomspace(smallest, 1.0, TALL.X.shape[1])
     expected = lbnn.Spectrum.from_inputs(X, TALL.Y)
     got = lbnn.Spectrum.from_inputs(put(X, library), put(TALL.Y, library))

@@ -2,21 +2,13 @@
 
 Weights from the prior, data from the weights: the true value of any functional must then be one more draw of
 the posterior, so its rank among posterior draws is uniform.
-`python -m tests.network.test_calibration_slow` runs all, and writes docs/results/calibration.json,
-docs/images/calibration.svg and the table of docs/results/calibration.md.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import re
-import sys
-import time
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,12 +16,10 @@ import pytest
 from scipy import stats
 
 import lbnn
-from lbnn._base.checkout import provenance
 from tests.referees import weight_space
 
 pytestmark = pytest.mark.slow
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 INPUTS, BETA, DRAWS, BINS = 10, 4.0, 99, 20
 QUANTITIES = ("F at a test point", "log tr L", "K[0, 0]")
 FAMILY_ERROR = 1e-3
@@ -114,89 +104,3 @@ def test_the_test_would_notice_a_posterior_that_is_too_narrow() -> None:
     rng = np.random.default_rng(5)
     truth, draws = rng.standard_normal((400, 1)), 0.8 * rng.standard_normal((400, DRAWS))
     assert uniformity((draws < truth).sum(axis=1)) < FAMILY_ERROR / TESTS
-
-
-# ---------------------------------------------------------------- documentation
-
-
-def draw_histograms(ranks: dict[str, Array], path: Path) -> None:
-    """Rank histograms with the band that 99% of uniform counts stay in."""
-    os.environ["SOURCE_DATE_EPOCH"] = "0"
-    import matplotlib
-
-    matplotlib.use("Agg")
-    matplotlib.rcParams.update({"svg.hashsalt": "lbnn", "font.size": 8, "axes.spines.top": False})
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(3, len(ranks), figsize=(11, 5), sharex=True, layout="constrained")
-    for column, (name, values) in enumerate(ranks.items()):
-        axes[0, column].set_title(f"{name}\n({len(values)} data sets)", fontsize=8)
-        for row, quantity in enumerate(QUANTITIES):
-            draw_histogram(axes[row, column], np.asarray(values)[:, row])
-            if column == 0:
-                axes[row, 0].set_ylabel(quantity)
-    figure.supxlabel("rank of the true value among 99 posterior draws")
-    figure.savefig(path)
-    plt.close(figure)
-
-
-def draw_histogram(axes: Any, ranks: Array) -> None:
-    """One histogram, its counts relative to a uniform law."""
-    expected = len(ranks) / BINS
-    low, high = stats.binom.ppf([0.005, 0.995], len(ranks), 1 / BINS) / expected
-    axes.axhspan(low, high, color="0.88")
-    axes.axhline(1, color="0.5", linewidth=0.8)
-    width = (DRAWS + 1) / BINS
-    counts = np.bincount(ranks * BINS // (DRAWS + 1), minlength=BINS) / expected
-    axes.bar(width * np.arange(BINS), counts, width, align="edge", color="#4477aa", edgecolor="white")
-    axes.set_ylim(0, 2)
-    axes.spines["right"].set_visible(False)
-
-
-def table(ranks: dict[str, Array], unsupported: dict[str, int], seconds: dict[str, float]) -> str:
-    """Markdown table of p-values."""
-    head = ("network", "widths", "n_d", "p", "data sets", *(f"p-value, {q}" for q in QUANTITIES))
-    lines = [
-        "| " + " | ".join((*head, "with a warning", "seconds")) + " |",
-        "|" + "---|" * (len(head) + 2),
-    ]
-    for c in CONFIGURATIONS:
-        values = [f"{uniformity(column):.2g}" for column in np.asarray(ranks[c.name]).T]
-        cells = [c.name, str(c.widths), c.outputs, c.examples, c.datasets, *values]
-        lines.append(
-            "| " + " | ".join(map(str, [*cells, unsupported[c.name], f"{seconds[c.name]:.0f}"])) + " |"
-        )
-    return "\n".join(lines)
-
-
-def write_between_markers(path: Path, marker: str, text: str) -> None:
-    """Replace what stands between <!-- marker --> and <!-- /marker -->."""
-    old = path.read_text(encoding="utf-8")
-    pattern = rf"(<!-- {marker} -->\n).*?(\n<!-- /{marker} -->)"
-    path.write_text(re.sub(pattern, lambda m: m[1] + text + m[2], old, flags=re.DOTALL), encoding="utf-8")
-
-
-def main() -> None:
-    """Run everything, write the documentation, fail if a test fails."""
-    ranks: dict[str, Array] = {}
-    unsupported: dict[str, int] = {}
-    seconds: dict[str, float] = {}
-    for configuration in CONFIGURATIONS:
-        start = time.perf_counter()
-        ranks[configuration.name], unsupported[configuration.name] = collect_ranks(configuration)
-        seconds[configuration.name] = time.perf_counter() - start
-        values = [uniformity(column) for column in ranks[configuration.name].T]
-        print(configuration, values, unsupported[configuration.name], seconds[configuration.name], flush=True)
-    record = {
-        "provenance": [provenance("python -m tests.network.test_calibration_slow")],
-        "ranks": {name: values.tolist() for name, values in ranks.items()},
-    }
-    (DOCS / "results" / "calibration.json").write_text(json.dumps(record) + "\n", encoding="utf-8")
-    draw_histograms(ranks, DOCS / "images" / "calibration.svg")
-    write_between_markers(DOCS / "results" / "calibration.md", "table", table(ranks, unsupported, seconds))
-    worst = min(uniformity(column) for values in ranks.values() for column in values.T)
-    sys.exit(worst <= FAMILY_ERROR / TESTS)
-
-
-if __name__ == "__main__":
-    main()

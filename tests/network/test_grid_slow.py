@@ -1,30 +1,21 @@
-"""Several outputs over a grid of sizes: every case ends well and in time, or says that it did not.
-
-`python -m tests.network.test_grid_slow` runs the grid and writes the table of
-docs/results/several-outputs.md; as a test it runs the grid without writing.
-"""
+"""Several outputs over a grid of sizes: every case ends well and in time, or says that it did not."""
 
 from __future__ import annotations
 
-import json
 import math
-import re
 import time
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import lbnn
-from lbnn._base.checkout import provenance
 from tests.helpers.problems import Problem, make_problem
 
 pytestmark = pytest.mark.slow
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 SECONDS, EFFECTIVE = 30.0, 400
 
 
@@ -179,36 +170,3 @@ def test_stated_errors_cover_a_long_run_at_their_nominal_rate(case: Case) -> Non
         p_value = stats.binomtest(outside, 20, 0.1).pvalue
         print(f"{case.name}: {outside} of 20 outside a 90% interval, p = {p_value:.2g}")
         assert p_value > 1e-3 / 6, np.round(scores, 2)
-
-
-# ---------------------------------------------------------------- documentation
-
-
-def table(rows: list[Row]) -> str:
-    """Markdown."""
-    head = "case", "dim", "engine", "ESS", "Pareto k", "error of log evidence", "seconds", "ok"
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *(row.markdown() for row in rows)]
-    return "\n".join(lines)
-
-
-def main() -> None:
-    """Run the grid and write its table between the markers of docs/results/several-outputs.md."""
-    rows = []
-    for case in GRID:
-        rows.append(run(case))
-        print(rows[-1].markdown(), flush=True)
-    path = DOCS / "results" / "several-outputs.md"
-    old = path.read_text(encoding="utf-8")
-    new = re.sub(
-        r"(<!-- grid -->\n).*(<!-- /grid -->)",
-        lambda m: m[1] + table(rows) + "\n" + m[2],
-        old,
-        flags=re.DOTALL,
-    )
-    path.write_text(new, encoding="utf-8")
-    origin = {"provenance": [provenance("python -m tests.network.test_grid_slow")]}
-    (DOCS / "results" / "grid.json").write_text(json.dumps(origin, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

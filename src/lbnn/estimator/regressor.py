@@ -732,7 +732,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     # ------------------------------------------------------------------ files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to a file; loading it executes no code (see docs/archive.md)."""
+        """Write the fitted estimator to a file; loading it executes no code (see docs/data-and-files.md)."""
         check_is_fitted(self)
         saving.write(path, saving.description(self), self._state)
 

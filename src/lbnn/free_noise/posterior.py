@@ -173,7 +173,7 @@ class FreeNoisePosterior(Conditioned):
     # ------------------------------------------------------------------ files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the posterior to a file; loading it executes no code (see docs/archive.md)."""
+        """Write the posterior to a file; loading it executes no code (see docs/data-and-files.md)."""
         archive.write(path, KIND, *self._packed())
 
     @classmethod

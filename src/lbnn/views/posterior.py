@@ -222,7 +222,7 @@ class ViewPosterior(Conditioned):
     # ------------------------------------------------------------------ files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the posterior to a file; loading it executes no code (see docs/archive.md)."""
+        """Write the posterior to a file; loading it executes no code (see docs/data-and-files.md)."""
         packed = archive.pack_views(self.prior, self.data, self.noise_variance, self.inference)
         archive.write(path, KIND, *packed)
 

@@ -1,0 +1,1 @@
+"""The studies that the documentation quotes, and its pictures."""
