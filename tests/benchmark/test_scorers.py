@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks.planted_faults import chains_from, hamiltonian
 from lbnn.benchmark import invariance, load, score
-from lbnn.benchmark.scorers.blind import stein_discrepancy
 from lbnn.benchmark.scorers.chains import effective_draws, effective_draws_about, split_r_hat
 
 
@@ -48,7 +47,6 @@ def test_chains_in_one_phase_fail_though_every_chain_is_content():
     assert not named(report, "phase mass").passed
     assert named(report, "phase mass").details["crossings"] == 0
     assert report.blind["largest r̂ of a weight"] < 1.02  # blind
-    assert report.blind["Stein discrepancy"] < 1.5 * report.blind["Stein discrepancy of exact draws"]
     assert report.speed["true ESS"] < 10 < 800 < report.speed["claimed ESS"]
 
 
@@ -131,13 +129,6 @@ def test_true_effective_draws_see_a_shift_that_claimed_ones_do_not():
     assert split_r_hat(x)[0] < 1.01
 
 
-def test_stein_discrepancy_falls_with_the_number_of_exact_draws_and_sees_a_shift():
-    task = load("plain-15")
-    z = task.reference(400, 0)
-    assert stein_discrepancy(task, z) < stein_discrepancy(task, z[:50])
-    assert stein_discrepancy(task, z + 0.5) > 2 * stein_discrepancy(task, z)
-
-
 # ---------------------------------------------------------------------- bad input
 
 
@@ -176,9 +167,8 @@ def test_constant_chains_are_judged_not_a_crash():
     assert not score(task, np.broadcast_to(draws[:1, :1], draws.shape)).passed  # one point, all chains
 
 
-def test_picture_has_three_panels():
+def test_picture_has_two_panels():
     pytest.importorskip("matplotlib")
     task, draws = exact_draws("coexist-10", shape=(4, 100))
     titles = [axes.get_title() for axes in score(task, draws).picture().axes]
-    assert titles[1:] == ["size of the signal", "ranks"]
-    assert len(titles) == 3
+    assert titles == ["means", "size of the signal"]

@@ -1,4 +1,4 @@
-"""Tasks as files for others: Stan, posteriordb, Inference Gym, netCDF and zarr."""
+"""Tasks as files for others: Stan, posteriordb, Inference Gym."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import datetime
 import io
 import json
 import zipfile
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from lbnn._base import check
 from lbnn._base.files import bytes_writer, text_writer, write_atomically
-from lbnn.benchmark.adaptors.arviz import to_arviz
 from lbnn.benchmark.task import DRAWS_OF_ONE_INFERENCE, Task
 
 MODEL = "deep_linear_network"
@@ -231,32 +231,8 @@ def _reference_info(task: Task, posterior: str, count: int, seed: int) -> dict[s
         "diagnostics": {"ndraws": CHAINS * count, "nchains": CHAINS, "log_evidence": task.log_evidence},
         "checks_made": {"ndraws_is_10k": CHAINS * count == 10_000, "nchains_is_gte_4": True},
         "comments": f"lbnn digest {task.digest}",
-        "versions": {"lbnn": _version()},
+        "versions": {"lbnn": metadata.version("lbnn")},
     }
-
-
-def to_netcdf(task: Task, path: str | Path, *, draws: int = 1_000, seed: int = 0) -> None:
-    """Write exact draws, their functions and the data as netCDF (.nc) or zarr (.zarr), for ArviZ and xarray.
-
-    Four chains of `draws` each, in the groups posterior and observed_data; expectations are in attributes.
-    """
-    target = Path(path)
-    if target.suffix not in (".nc", ".zarr"):
-        raise ValueError(f"the file must end in .nc or .zarr, got {target.name!r}")
-    count = check.positive_integer(draws, "draws")
-    tree = to_arviz(task, task.reference(4 * count, seed).reshape(4, count, -1))
-    known = task.expectations
-    tree["posterior"].attrs |= {
-        "log_evidence": task.log_evidence,
-        "log_evidence_error": task.log_evidence_error,
-        "exact_mean": known.mean,
-        "exact_standard_deviation": known.standard_deviation,
-        "exact_error": known.error,
-    }
-    if target.suffix == ".nc":
-        write_atomically(target, lambda temporary: tree.to_netcdf(temporary, engine="h5netcdf", mode="w"))
-    else:
-        tree.to_zarr(target, mode="w", consolidated=False)
 
 
 def _write(path: Path, content: Any) -> None:
@@ -276,9 +252,3 @@ def _write_zipped(path: Path, content: Any) -> None:
         entry = zipfile.ZipInfo(path.name)  # without a date: the same bytes whenever written
         archive.writestr(entry, json.dumps(content, allow_nan=False), zipfile.ZIP_DEFLATED)
     write_atomically(path.with_name(path.name + ".zip"), bytes_writer(buffer.getvalue()))
-
-
-def _version() -> str:
-    import lbnn
-
-    return lbnn.__version__

@@ -1,4 +1,4 @@
-"""Pictures of a report."""
+"""The picture of a report."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 from scipy import stats
 
 from lbnn._base.colours import COLOURS
-from lbnn._base.types import Array
-from lbnn.benchmark.scorers.ranks import envelope, reference_values
+from lbnn.benchmark.scorers.ranks import reference_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,20 +16,18 @@ if TYPE_CHECKING:
 
     from lbnn.benchmark.scorers.chains import Chains
     from lbnn.benchmark.scorers.score import Score
-    from lbnn.benchmark.task import Task
 
 BLUE, ORANGE = COLOURS[:2]
 
 
-def draw_report(chains: Chains, means: Score, ranks: Score) -> Figure:
-    """Three panels: errors of means, the distribution of log tr L, differences of distribution functions."""
+def draw_report(chains: Chains, means: Score) -> Figure:
+    """Two panels: errors of means, and the distribution of log tr L."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10.5, 3.4), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
+    figure = Figure(figsize=(7.5, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
     _draw_errors(left, means)
-    draw_scale(middle, chains.task, chains.values[..., chains.task.functions.names.index("log tr L")])
-    _draw_distances(right, chains, ranks.level)
+    _draw_scale(right, chains)
     return figure
 
 
@@ -51,25 +48,13 @@ def _draw_errors(axes: Axes, means: Score) -> None:
     axes.legend(frameon=False, fontsize=7)
 
 
-def draw_scale(axes: Axes, task: Task, values: Array) -> None:
-    """Distribution of log tr L: exact, and of every chain (chains, draws)."""
-    exact = reference_values(task)[:, task.functions.names.index("log tr L")]
-    low, high = np.quantile(np.concatenate([exact, values.ravel()]), [0.001, 0.999])
+def _draw_scale(axes: Axes, chains: Chains) -> None:
+    """Distribution of log tr L: of exact draws, and of those of all chains."""
+    index = chains.task.functions.names.index("log tr L")
+    exact, own = reference_values(chains.task)[:, index], chains.values[..., index].ravel()
+    low, high = np.quantile(np.concatenate([exact, own]), [0.001, 0.999])
     edges = np.linspace(low, high, 41).tolist()
     axes.hist(exact, edges, density=True, color="0.8", label="exact")
-    axes.hist(values.ravel(), edges, density=True, histtype="step", color=ORANGE, lw=1.5, label="draws")
+    axes.hist(own, edges, density=True, histtype="step", color=ORANGE, lw=1.5, label="draws")
     axes.set(xlabel="log tr L", yticks=[], title="size of the signal")
     axes.legend(frameon=False, fontsize=8)
-
-
-def _draw_distances(axes: Axes, chains: Chains, level: float) -> None:
-    """ECDF of ranks minus the diagonal for all functions, with the envelope."""
-    sample, reference = chains.independent, reference_values(chains.task)
-    grid = np.linspace(0, 1, 201)
-    for own, exact in zip(sample.T, reference.T, strict=True):
-        ranks = np.sort(np.searchsorted(np.sort(exact), own) / len(exact))
-        axes.plot(grid, np.searchsorted(ranks, grid, "right") / len(ranks) - grid, color=BLUE, lw=0.6)
-    width = envelope(len(sample), len(reference), level / sample.shape[1])
-    for sign in (-1, 1):
-        axes.axhline(sign * width, color=ORANGE, lw=1, ls="--")
-    axes.set(xlabel="rank among exact draws", ylabel="distribution − diagonal", title="ranks")

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
-from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
-from lbnn._base.files import text_writer, write_atomically
 from lbnn._base.types import Array
-from lbnn.benchmark.scorers.blind import blind_diagnostics
 from lbnn.benchmark.scorers.chains import Chains, check_draws, split_r_hat
 from lbnn.benchmark.scorers.energy import score_energy
-from lbnn.benchmark.scorers.enough import score_enough
 from lbnn.benchmark.scorers.evidence import score_evidence
-from lbnn.benchmark.scorers.moments import POWER, score_moments
+from lbnn.benchmark.scorers.moments import POWER, score_enough, score_moments
 from lbnn.benchmark.scorers.phase_mass import score_phase_mass
 from lbnn.benchmark.scorers.predictive import score_predictive
 from lbnn.benchmark.scorers.ranks import score_ranks
@@ -50,7 +44,8 @@ class Report:
     chains : Chains
         Function values of the draws, effective numbers.
     blind : dict
-        r̂ of raw weights and the kernel Stein discrepancy: shown, not judged.
+        Largest r̂ of a raw weight: shown, not judged, since it compares chains with each other and cannot
+        detect what none of them visits.
     speed : dict
         True effective draws (of the worst function) in all, per second and per gradient where these are
         given.
@@ -116,15 +111,6 @@ class Report:
         lines += [f"  {'':10s} {name:16s} {value:.4g}" for name, value in (self.speed | self.blind).items()]
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        """The table, for notebooks."""
-        rows = "".join(
-            f"<tr><td>{score.verdict}</td><td>{escape(score.name)}</td><td>{_p(score.p_value)}</td>"
-            f"<td>{escape(score.words)}</td></tr>"
-            for score in self.scores
-        )
-        return f"<p><b>{escape(self.task.name)}</b>: {escape(self.verdict)}</p><table>{rows}</table>"
-
     def table(self) -> list[dict[str, Any]]:
         """One row per function: means, bias, z, effective draws claimed and true, distances."""
         details = {score.name: score.details for score in self.scores}
@@ -133,10 +119,10 @@ class Report:
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     def picture(self) -> Figure:
-        """z of every function, distribution of log tr L, and the differences of distributions."""
+        """z of every function, and the distribution of log tr L."""
         from lbnn.benchmark.picture import draw_report
 
-        return draw_report(self.chains, self.scores[0], self.scores[1])
+        return draw_report(self.chains, self.scores[0])
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values."""
@@ -148,26 +134,11 @@ class Report:
                 "passed": self.passed,
                 "strength": self.strength,
                 "doubts": list(self.doubts),
-                "scores": [
-                    {
-                        "name": score.name,
-                        "verdict": score.verdict,
-                        "p_value": score.p_value,
-                        "level": score.level,
-                        "words": score.words,
-                        "details": score.details,
-                    }
-                    for score in self.scores
-                ],
+                "scores": [{**vars(score), "verdict": score.verdict} for score in self.scores],
                 "speed": self.speed,
                 "blind": self.blind,
             }
         )
-
-    def save(self, path: str | Path) -> None:
-        """Write the JSON in one step."""
-        text = json.dumps(self.as_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        write_atomically(Path(path), text_writer(text))
 
 
 def score(
@@ -217,9 +188,8 @@ def score(
     scores = [scorer(chains, share) for scorer in SCORERS]
     if log_evidence is not None:
         scores.append(score_evidence(task, log_evidence, log_evidence_error, share))
-    return Report(
-        task, tuple(scores), chains, blind_diagnostics(task, array), _speed(chains, seconds, gradients)
-    )
+    blind = {"largest r̂ of a weight": float(np.nanmax(split_r_hat(array)))}
+    return Report(task, tuple(scores), chains, blind, _speed(chains, seconds, gradients))
 
 
 def _speed(chains: Chains, seconds: float | None, gradients: float | None) -> dict[str, float]:

@@ -11,23 +11,18 @@ from lbnn.benchmark.task import Task
 
 
 def from_arviz(task: Task, data: Any, name: str = "z") -> Array:
-    """Draws of the variable `name` in the group posterior of an InferenceData, a DataTree or a Dataset.
+    """Draws of the variable `name` in the group posterior of an InferenceData or a DataTree, or of a Dataset.
 
     What `nutpie.sample` and `pymc.sample` return is of this kind.
     """
-    group = data
-    if hasattr(data, "posterior"):
-        group = data.posterior
-    elif not hasattr(data, "data_vars") or name not in data:
-        try:
-            group = data["posterior"]
-        except (KeyError, TypeError) as error:
-            raise ValueError(
-                f"expected ArviZ data with a group posterior, got {type(data).__name__}"
-            ) from error
-    if name not in group:
-        raise ValueError(f"the posterior has no variable {name!r}; it has {', '.join(map(str, group))}")
-    variable = group[name]
+    try:
+        group = data if hasattr(data, "data_vars") and name in data else data["posterior"]
+        variable = group[name]
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"expected ArviZ data whose group posterior has the variable {name!r}, got "
+            f"{type(data).__name__} without {error}"
+        ) from error
     rest = [dimension for dimension in variable.dims if dimension not in ("chain", "draw")]
     draws = np.asarray(variable.transpose("chain", "draw", *rest), float)
     if draws.ndim != 3 or draws.shape[2] != task.dimension:

@@ -1,6 +1,5 @@
 """Scorers: each compares draws with the known answer, with a null distribution and an error budget.
 
 `chains` prepares draws and counts effective ones; `moments`, `ranks`, `energy`, `phase_mass`, `evidence` and
-`predictive` judge a set of draws; `invariance` judges a kernel; `blind` computes what many look at and what
-detects nothing here. Imports `benchmark.task`.
+`predictive` judge a set of draws; `invariance` judges a kernel. Imports `benchmark.task`.
 """

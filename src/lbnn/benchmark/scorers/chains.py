@@ -20,6 +20,7 @@ from lbnn._base.types import Array
 from lbnn.benchmark.task import Task
 
 _FEWEST_DRAWS = 10  # per chain
+FEWEST = 40  # effective draws; fewer are not judged
 
 
 def check_draws(draws: Any, task: Task) -> Array:

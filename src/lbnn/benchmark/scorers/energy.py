@@ -16,8 +16,8 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from lbnn._base.types import Array
-from lbnn.benchmark.scorers.chains import Chains
-from lbnn.benchmark.scorers.ranks import FEWEST, reference_values
+from lbnn.benchmark.scorers.chains import FEWEST, Chains
+from lbnn.benchmark.scorers.ranks import reference_values
 from lbnn.benchmark.scorers.score import Score, not_judged
 
 _OWN, _REFERENCE, _EXCHANGES = 400, 600, 1_999

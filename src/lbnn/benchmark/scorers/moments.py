@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from lbnn.benchmark.scorers.chains import Chains
+from lbnn.benchmark.scorers.chains import FEWEST, Chains
 from lbnn.benchmark.scorers.score import Score, not_judged
 
 #: Chance with which the shift of a mean that is stated as `shift seen` would have failed.
@@ -64,3 +64,14 @@ def score_moments(chains: Chains, level: float) -> Score:
         f"({bias[worst]:+.2g} posterior standard deviations), {len(judged)} of {len(z)} functions judged"
     )
     return Score("means", p_value, level, words, details)
+
+
+def score_enough(chains: Chains, level: float) -> Score:
+    """Fail where there are too few effective draws to judge; exact draws, of which there are more, pass."""
+    varying = chains.claimed[~np.isnan(chains.claimed)]
+    fewest = float(varying.min()) if len(varying) else 0.0
+    words = f"{fewest:.0f} effective draws of the worst function, by the chains' own count"
+    enough = len(chains.independent) >= FEWEST and fewest > 0
+    if not enough:
+        words += f": fewer than {FEWEST} cannot be judged"
+    return Score("effective draws", 1.0 if enough else 0.0, level, words, {"claimed": fewest})

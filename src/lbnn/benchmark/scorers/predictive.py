@@ -15,8 +15,8 @@ from scipy import special
 
 from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
-from lbnn.benchmark.scorers.chains import Chains
-from lbnn.benchmark.scorers.ranks import FEWEST, REFERENCE_SEED
+from lbnn.benchmark.scorers.chains import FEWEST, Chains
+from lbnn.benchmark.scorers.ranks import REFERENCE_SEED
 from lbnn.benchmark.scorers.score import Score, not_judged
 from lbnn.benchmark.task import Task
 

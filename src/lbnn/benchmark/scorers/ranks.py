@@ -1,8 +1,8 @@
 """Ranks: the distribution function of every function against that of exact draws (Kolmogorov and Smirnov).
 
 The draws are thinned to about independent ones. Null distribution: that of the two-sample statistic; error
-budget: the reference has a finite number of draws, which the statistic counts as the second sample. The
-envelope is what the largest distance stays under at the scorer's level, over all functions (Bonferroni).
+budget: the reference has a finite number of draws, which the statistic counts as the second sample.
+p-values are corrected for the number of functions (Bonferroni).
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ import numpy as np
 from scipy import stats
 
 from lbnn._base.types import Array
-from lbnn.benchmark.scorers.chains import Chains
+from lbnn.benchmark.scorers.chains import FEWEST, Chains
 from lbnn.benchmark.scorers.score import Score, not_judged
 from lbnn.benchmark.task import Task
 
 REFERENCE_SEED = 2**40 + 7
-FEWEST = 40
 _LARGEST_REFERENCE = 4_000
 _LARGEST_NUMBERS = 2 * 10**7  # weights in all reference draws of a large network
 
@@ -47,11 +46,5 @@ def score_ranks(chains: Chains, level: float) -> Score:
         "distance": distances.tolist(),
         "p": values.tolist(),
         "independent draws": len(sample),
-        "envelope": envelope(len(sample), len(known), level / len(names)),
     }
     return Score("ranks", min(1.0, len(names) * float(values[worst])), level, words, details)
-
-
-def envelope(first: int, second: int, level: float) -> float:
-    """Distance between two empirical distribution functions that exact draws exceed at this rate."""
-    return float(stats.kstwobign.isf(level) * np.sqrt(1 / first + 1 / second))

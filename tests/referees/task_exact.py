@@ -16,8 +16,8 @@ import numpy as np
 
 from lbnn._base.types import Array
 from lbnn.benchmark.density.functions import Functions
-from lbnn.benchmark.reference.gains import Gains
 from lbnn.posterior import Posterior
+from tests.referees.task_gains import Gains
 
 #: Given-λ first and second moments of one function, (m,) each.
 Moments = tuple[Array, Array]

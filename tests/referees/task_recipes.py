@@ -1,4 +1,7 @@
-"""The twenty-eight tasks: what each is made of and what is hard about it. `make` computes their answers."""
+"""The twenty-eight tasks: what each is made of and what is hard about it.
+
+`make_tasks` computes their answers.
+"""
 
 from __future__ import annotations
 
