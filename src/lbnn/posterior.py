@@ -479,9 +479,17 @@ class Posterior(Conditioned):
     @cached_property
     def _predictions(self) -> Process:
         """The Gaussian processes given the draws of the scale, in units of `noise.deviations`."""
+        return Process.of(self._draws(), self.spectrum.eigenvalues, self._process.targets)
+
+    def _draws(self, *, square: bool = False) -> Draws:
+        """Of signal and noise, in units of `noise.deviations`."""
         noise = self.noise
-        draws = Draws.of(self._scale_in_units, noise.variance, noise.coupling, noise.root)
-        return Process.of(draws, self.spectrum.eigenvalues, self._process.targets)
+        return Draws.of(self._scale_in_units, noise.variance, noise.coupling, noise.root, square=square)
+
+    @cached_property
+    def _left_out_draws(self) -> Draws:
+        """The same with square M."""
+        return self._draws(square=True)
 
     @cached_property
     def _scale_in_units(self) -> ScaleMeasure:

@@ -145,13 +145,13 @@ def test_the_bound_of_rounding_decides() -> None:
     """Ordinary data need no refit; the data above, whose differences lose all but five digits, do."""
     data = make_problem(12, 20, seed=4)
     posterior = lbnn.Network((5,)).condition(data.X, data.Y, 10.0)
-    examples = Examples.of(posterior.spectrum, posterior.noise.variance, data.Y[:, None], False)
-    assert not refits_module.lost_digits(posterior, examples).any()
+    examples = Examples.of(posterior.spectrum, None, data.Y[:, None], False)
+    assert not refits_module.lost_digits(posterior, examples, posterior._left_out_draws).any()
     X = np.array([[0.753563837509362], [1.1378812589177814], [0.3492265781230293]])
     y = np.array([-32357.633209774922, -48612.76216156281, -15100.088548267757])
     posterior = lbnn.Network((3,)).condition(X, y, 8.8e7)
-    examples = Examples.of(posterior.spectrum, posterior.noise.variance, y[:, None], False)
-    assert refits_module.lost_digits(posterior, examples).any()
+    examples = Examples.of(posterior.spectrum, None, y[:, None], False)
+    assert refits_module.lost_digits(posterior, examples, posterior._left_out_draws).any()
 
 
 @pytest.mark.parametrize(("centred", "gram"), [(False, False), (False, True), (True, False), (True, True)])
@@ -200,9 +200,9 @@ def test_outlier_gets_nodes_of_its_own(outlier: float) -> None:
     y[5] += outlier
     shifted = Problem(data.X, y, data.X_test)
     posterior = network.condition(shifted.X, y, 100.0)
-    missed = refits_module.unresolved_examples(
-        posterior.scale, Examples.of(posterior.spectrum, posterior.noise.variance, y[:, None], False)
-    )
+    draws = posterior._left_out_draws
+    examples = Examples.of(posterior.spectrum, None, y[:, None], False)
+    missed = refits_module.unresolved_examples(examples, draws, draws.line)
     assert missed[5]
     scores = left_out_scores(posterior, y)
     mean, variance, evidence = refits(network, shifted, 100.0)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from lbnn.cross_validation import left_out_scores
 from lbnn.cross_validation.averages import left_out_log_weights
 from lbnn.data.spectrum import Spectrum
-from lbnn.free_noise.left_out import free_noise_scores
 from lbnn.scale.draws import Draws
 
 
@@ -28,7 +30,10 @@ def test_scores_are_those_of_dense_covariances(shape, weighted):
     )
     spectrum = Spectrum.from_inputs(X, Y, weights=w if weighted else None)
     matrix = rng.normal(size=(3, 2))
-    found = free_noise_scores(spectrum, draws, Y, centred=False, matrix=matrix, offset=0.0, messages=())
+    posterior = SimpleNamespace(
+        spectrum=spectrum, _left_out_draws=draws, diagnostics=SimpleNamespace(messages=())
+    )
+    found = left_out_scores(posterior, Y, matrix=matrix)
     gram, a = X @ X.T / shape[1], 1
     here = [2 * a, 2 * a + 1]
     others = [i for i in range(2 * rows) if i not in here]
@@ -41,7 +46,7 @@ def test_scores_are_those_of_dense_covariances(shape, weighted):
         means[s] = gain @ Y.ravel()[others]
         covariances[s] = whole[np.ix_(here, here)] - gain @ whole[np.ix_(others, here)]
         log_density[0, s] = stats.multivariate_normal(means[s], covariances[s]).logpdf(Y[a])
-    weights = np.exp(left_out_log_weights(draws, log_density)[0][0])
+    weights = np.exp(left_out_log_weights(draws.weights, log_density, smooth=True)[0][0])
     mean = weights @ means
     spread = np.einsum("s,sij->ij", weights, covariances) + np.cov(means.T, aweights=weights, bias=True)
     np.testing.assert_allclose(found.mean[a], matrix @ mean, rtol=1e-8)

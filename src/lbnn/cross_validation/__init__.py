@@ -1,13 +1,13 @@
 """Leave-one-out scores from one posterior, with refits only where digits would be lost.
 
-Given L = V diag(l) Vᵀ the targets along eigenvector j are Gaussian with the covariance l_j G + τ over the
-examples. Its inverse is diagonal in the eigenbasis of G = U diag(g) Uᵀ,
+Given a draw, noise τ M Mᵀ and scale M diag(l) Mᵀ, the targets Y M⁻ᵀ are independent, and the j-th has the
+covariance l_j G + τ over the examples. Its inverse is diagonal in the eigenbasis of G = U diag(g) Uᵀ,
 
     P_j = U diag_i(1/(τ + g_i l_j)) Uᵀ + (I − UUᵀ)/τ,
 
-and the example a given all others has the variance 1/(P_j)_aa and the residual (P_j Y V_j)_a/(P_j)_aa. An
+and the example a given all others has the variance 1/(P_j)_aa and the residual (P_j Y M⁻ᵀ)_a/(P_j)_aa. An
 intercept of flat prior, by centring, leaves I − 11ᵀ/p − UUᵀ in the last term (universal kriging). The law of
-L without example a is that with it, weighted:
+the draws without example a is that with it, weighted:
 
     ρ_{−a}(L) ∝ ρ(L) / p(y_a | Y_{−a}, L),     p(y_a | Y_{−a}) = 1 / E_ρ[1 / p(y_a | Y_{−a}, L)].
 
@@ -17,9 +17,8 @@ loses digits, the data without the example are decomposed anew. Where draws do n
 so.
 
 `scores` computes them, `boundary` checks its arguments, `fitted` says what they need of a posterior,
-`examples` are predictions of left-out examples given L, `averages` over the scale, `left_out_scan` where
-the scale has its mass without an example, `refits` the data without it. Imports `predict`, `engines` and what
-stands before them.
+`examples` are predictions of left-out examples given a draw, `averages` over draws, `refits` predictions from
+the data without an example. Imports `predict`, `engines` and what stands before them.
 """
 
 from lbnn.cross_validation.boundary import kept_targets

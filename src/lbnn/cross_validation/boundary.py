@@ -43,7 +43,7 @@ def kept_targets(spectrum: Spectrum) -> Array:
 def checked_targets(posterior: Fitted, Y: ArrayLike, centred: bool) -> tuple[Array, bool]:
     """Y as (p, n_d), if posterior and Y belong together and leave-one-out scores exist."""
     spectrum = posterior.spectrum
-    noise = posterior.noise.variance
+    noise = float(posterior._left_out_draws.variances[0])
     if not spectrum.basis.keeps_examples:
         raise ValueError("leave-one-out scores need the training inputs, got a posterior from moments")
     if math.isinf(noise):

@@ -11,9 +11,8 @@ import numpy as np
 from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import lower_roots
 from lbnn._base.types import Array, IndexArray
-from lbnn._base.warn import warn_of
-from lbnn.cross_validation.averages import group_error, left_out_log_weights
-from lbnn.cross_validation.scores import LeaveOneOut, pareto_messages
+from lbnn.cross_validation.averages import Scores, reweighted
+from lbnn.cross_validation.scores import LeaveOneOut
 from lbnn.data.examples import level_of
 from lbnn.data.missing import MissingCells, smallest_eigenvalue
 from lbnn.data.spectrum import Spectrum
@@ -36,7 +35,7 @@ def left_out_rows(
         )
     chosen, weights = measure._thinned(int(np.clip(_WORK / (2.0 * count**3 + 1e4), _FEWEST, _MOST)))
     groups = None if measure.groups is None else measure.groups[chosen]
-    kept = ScaleMeasure(measure.scales[chosen], weights, False, measure.tails, None, groups)
+    kept = measure.scales[chosen]
     rows, outputs = np.nonzero(cells.observed)
     features = cells.features(spectrum)
     gram, y = features @ features.T, cells.targets[rows, outputs]
@@ -46,33 +45,26 @@ def left_out_rows(
         gram = gram + float(spectrum.eigenvalues.mean()) * np.outer(level, level)
     gram = gram[np.ix_(rows, rows)]
     levels = np.sqrt(cells.weights)[rows, None] * (outputs[:, None] == np.arange(cells.observed.shape[1]))
-    residuals, variances = np.empty((2, len(kept.weights), len(y)))
-    densities = np.empty((len(cells.observed), len(kept.weights)))
-    for block in blocks(len(kept.weights), 3 * len(y) ** 2):
-        scales = kept.scales[block]
+    residuals, variances = np.empty((2, len(kept), len(y)))
+    densities_of_rows = np.empty((len(cells.observed), len(kept)))
+    for block in blocks(len(kept), 3 * len(y) ** 2):
+        scales = kept[block]
         covariances = gram * scales[:, outputs[:, None], outputs]
         covariances[:, np.arange(len(y)), np.arange(len(y))] += noise
         floors = noise + smallest * np.asarray(np.linalg.eigvalsh(scales)[:, 0], float)
         precisions = _precisions(covariances, floors, levels if cells.centred else None)
-        residuals[block], variances[block], densities[:, block] = _rows_given_others(
+        residuals[block], variances[block], densities_of_rows[:, block] = _rows_given_others(
             precisions, precisions @ y, rows
         )
-    log_weights, shapes = left_out_log_weights(kept, densities)
-    own = np.exp(log_weights)  # of the posterior without each row, (p, draws)
-    average = np.logaddexp.reduce(log_weights + densities, axis=1)
-    error = group_error(np.exp(log_weights + densities - average[:, None]) - own, kept.groups)
+    own, *densities = reweighted(weights, groups, densities_of_rows)
     mean = (own[rows].T * residuals).sum(axis=0)
     spread = (own[rows].T * (variances + (residuals - mean) ** 2)).sum(axis=0)
     scaled = np.sqrt(cells.weights[rows])  # rows were multiplied by √w
     residual, variance = (np.full(cells.observed.shape, np.nan) for _ in range(2))
     residual[rows, outputs], variance[rows, outputs] = mean / scaled, spread / scaled**2
-    said = pareto_messages(shapes)
-    warn_of(said)
-    volume = 0.5 * cells.observed.sum(axis=1) * np.log(cells.weights)
+    densities[0] += 0.5 * cells.observed.sum(axis=1) * np.log(cells.weights)
     targets = np.where(cells.observed, cells.targets / np.sqrt(cells.weights)[:, None], np.nan)
-    return LeaveOneOut(
-        targets - residual, variance, residual, average + volume, error, shapes, messages + said
-    )
+    return LeaveOneOut.of(targets, Scores(residual, variance, *densities), messages)
 
 
 def _precisions(covariances: Array, floors: Array, level: Array | None) -> Array:

@@ -6,13 +6,12 @@ from typing import Protocol
 
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics
-from lbnn.noise.kind import Noise
-from lbnn.scale.measure import ScaleMeasure
+from lbnn.scale.draws import Draws
 from lbnn.scale.prior import ScalePrior
 
 
 class Fitted(Protocol):
-    """Prior, data, noise and the law of the scale given the data."""
+    """Prior, data, and draws of signal and noise given the data."""
 
     @property
     def prior(self) -> ScalePrior:
@@ -21,10 +20,6 @@ class Fitted(Protocol):
     @property
     def spectrum(self) -> Spectrum:
         """The data."""
-
-    @property
-    def noise(self) -> Noise:
-        """Kind and size of the noise."""
 
     @property
     def log_evidence(self) -> float:
@@ -39,5 +34,5 @@ class Fitted(Protocol):
         """Of the inference."""
 
     @property
-    def _scale_in_units(self) -> ScaleMeasure:
-        """Law of the scale given the data, in units of `noise.deviations`."""
+    def _left_out_draws(self) -> Draws:
+        """Of signal and noise given the data, with square M."""

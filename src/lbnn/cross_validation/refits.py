@@ -4,31 +4,32 @@ Left-out predictions from one posterior divide by what an example adds to it. Th
 example is almost determined by the others, where data are close to dependent, and where the density of an
 example is so small that rounding exceeds its dependence on the scale; `Examples.rounding` is a bound of this.
 Without one example the scale may also be where the posterior has no quadrature nodes, near them or in another
-phase; `mass_beyond_nodes` looks for it.
+phase; `log_shares_beyond` looks for it.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from scipy import interpolate, special
 
-from lbnn._base import check
 from lbnn._base.arrays import like, take, to_numpy
-from lbnn._base.types import AnyArray, Array, IndexArray, Mask
-from lbnn.cross_validation.averages import Scores, left_out_log_weights, moments, row_blocks, score
-from lbnn.cross_validation.examples import Examples, LeftOut, RefittedExample
+from lbnn._base.types import AnyArray, Array, Mask
+from lbnn.cross_validation.averages import Scores, left_out_log_weights, reweighted, row_blocks
+from lbnn.cross_validation.examples import Examples
 from lbnn.cross_validation.fitted import Fitted
-from lbnn.cross_validation.left_out_scan import LeftOutScan
-from lbnn.data.bases import GramBasis, InputBasis
-from lbnn.data.centring import CentredKernel, Columns, contrasts
+from lbnn.data.bases import InputBasis
+from lbnn.data.centring import CentredInputs, CentredKernel, Columns, contrasts
 from lbnn.data.projection import Projection
 from lbnn.data.spectrum import Spectrum
-from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
+from lbnn.engines.quadrature import QuadratureLaw, first_range, infer_quadrature
 from lbnn.likelihood.gaussian import GaussianLikelihood
-from lbnn.predict.conditional import ConditionalProcess
-from lbnn.scale.measure import Exponent, ScaleMeasure, unresolved
+from lbnn.predict.predictive import Predictive
+from lbnn.scale.draws import Draws, Line
+from lbnn.scale.measure import unresolved
 from lbnn.scale.prior import ScalePrior
 
 _LOST = 1e-9  # bound of what rounding may do to a score, above which it is taken from a refit
@@ -36,190 +37,184 @@ _PROBES = (1e-3, 0.5, 1 - 1e-3)  # quantiles of the scale at which the bound is 
 _BEYOND = 1e-12  # largest share of the mass of ρ_{−a} or λρ_{−a} that may lie beyond the nodes
 _UNVISITED = 0.01  # share of a one-output law beyond the draws from which weighted draws cannot give 1%
 _MORE = 10.0  # times the share with all examples: the law of one output is not that of several
+_CELL = 0.5  # of a scan in log λ: the log density of one example has structure of order one
+_MARGIN = 20.0  # by which a scan exceeds the range of prior, likelihood and draws: a mass there shows
+_FARTHEST = 690.0  # |log λ| that a double can hold
+_MOST_STEPS = 256  # in a cell: where more would be needed the prior is so narrow that it decides
 
 
 @dataclass(frozen=True)
 class Refits:
-    """The data of a posterior without one example, for any of them."""
+    """The data of a posterior without one example, for any of them, with scores of outputs Y Aᵀ."""
 
     posterior: Fitted
-    targets: Array  # (p, n_d), in units of the noise, without the weights of rows
+    targets: Array  # Y, (p, n_d)
     centred: bool
-    weights: Array  # of rows, (p,)
+    matrix: Array  # A, (outputs, n_d)
 
-    def example(self, a: int) -> tuple[Spectrum, RefittedExample]:
-        """The data without example a, and the example as a test point of them."""
-        noise, centred = self.posterior.noise, self.centred
-        kept = np.flatnonzero(np.arange(len(self.targets)) != a)
-        columns = Columns.of(self.targets[kept], centred, self.weights[kept])
-        targets = columns.centred(self.targets[kept])
-        spectrum, point = self._without(a, kept, targets)
-        spectrum = contrasts(spectrum) if centred else spectrum
-        process = ConditionalProcess(spectrum.eigenvalues, spectrum.targets, noise.variance)
-        level = noise.variance / self.weights[kept].sum() if centred else 0.0
-        own_noise = noise.variance / self.weights[a]
-        explained = to_numpy(point.explained)[:, -spectrum.rank :] if spectrum.rank else np.zeros((1, 0))
-        own = float(point.unexplained_diagonal[0])
-        value = columns.centred(self.targets[a : a + 1])
-        return spectrum, RefittedExample(process, explained, own, own_noise + level, value)
+    def score(self, a: int) -> tuple[Scores, tuple[str, ...]]:
+        """The predictive of example a given the others: draws weighted anew, quadrature nodes of their own.
 
-    def _without(self, a: int, kept: IndexArray, targets: Array) -> tuple[Spectrum, Projection]:
-        """Data of the examples kept (p − 1,) with targets (p − 1, n_d), and example a as a test point."""
-        basis = self.posterior.spectrum.basis
-        if isinstance(basis, InputBasis):
-            return self._inputs_without(basis, a, kept, targets)
-        return self._gram_without(basis, a, kept, targets)
-
-    def _inputs_without(
-        self, basis: InputBasis, a: int, kept: IndexArray, targets: Array
-    ) -> tuple[Spectrum, Projection]:
-        """`_without` from inputs: kept (p − 1,), targets (p − 1, n_d)."""
-        inputs: AnyArray = basis.training_inputs
-        if self.posterior.spectrum.weights is not None:
-            inputs = inputs / like(np.sqrt(self.weights)[:, None], inputs)
-        others = take(inputs, kept, axis=0)
-        columns = Columns.of(others, self.centred, self.weights[kept])
-        spectrum = Spectrum.from_inputs(
-            columns.centred_training(others), like(targets, inputs), weights=self.weights[kept]
-        )
-        spectrum = spectrum.scaled(basis.scale * basis.dimension)
-        return spectrum, spectrum.project(columns.centred(inputs[a : a + 1, :]))
-
-    def _gram_without(
-        self, basis: GramBasis, a: int, kept: IndexArray, targets: Array
-    ) -> tuple[Spectrum, Projection]:
-        """`_without` from a Gram matrix: kept (p − 1,), targets (p − 1, n_d)."""
-        vectors = to_numpy(basis.vectors)
-        gram = basis.scale * (vectors * basis.eigenvalues) @ vectors.T
-        if self.posterior.spectrum.weights is not None:
-            gram = gram / np.sqrt(np.outer(self.weights, self.weights))
-        kernel = CentredKernel.of(gram[np.ix_(kept, kept)], self.centred, self.weights[kept])
-        spectrum = kernel.spectrum(
-            gram[np.ix_(kept, kept)], targets, check.row_weights(self.weights[kept], len(kept))
-        )
-        return spectrum, spectrum.project(*kernel.test(gram[[a]][:, kept], gram[[a]][:, [a]]))
-
-
-def replace_by_refits(
-    scores: Scores, posterior: Fitted, examples: LeftOut, matrix: Array, refits: Refits
-) -> tuple[str, ...]:
-    """Replace, in place, scores of outputs Y Aᵀ, A (m, n_d), that the posterior cannot give.
-
-    Returns the messages of new integrals.
-    """
-    measure, messages = posterior._scale_in_units, list[str]()
-    quadrature = isinstance(measure.law, QuadratureLaw)
-    if not isinstance(examples, Examples):
+        Also the messages of a new integral.
+        """
+        spectrum, point, value, level = self._without(a)
+        whole: Any = self.posterior
+        without = replace(whole, spectrum=spectrum)
+        messages: tuple[str, ...] = ()
+        quadrature = whole._left_out_draws.line is not None
         if quadrature:
-            integrate_anew(scores, measure, examples, matrix)
+            prior, noise = whole.prior, whole.noise.with_rows(spectrum)
+            anew = infer_quadrature(prior, noise.likelihood(spectrum), True)
+            without, messages = replace(without, noise=noise, inference=anew), anew.diagnostics.messages
+        part = without._predictive_at(point).parts[0]
+        root = part.draws.root
+        part = part.affine(self.matrix if root is None else self.matrix @ root, 0.0, level)
+        densities: list[Array] = [Predictive((part,))._pointwise_log_density(value)] if quadrature else []
+        densities += [np.zeros(1), np.full(1, -np.inf)] if quadrature else []
+        if not quadrature:
+            terms = np.concatenate([part.point_terms(value, some) for some in part.every(1)])
+            weights, *densities = reweighted(part.weights, part.draws.groups, terms.T)
+            draws = replace(part.draws, weights=weights[0])
+            part = replace(part, process=replace(part.process, draws=draws))
+        law = Predictive((part,))
+        said = tuple(f"leaving out example {a}: {message}" for message in messages)
+        return Scores(value - law._mean, law._variance, *densities), said
+
+    def _without(self, a: int) -> tuple[Spectrum, Projection, Array, float]:
+        """Data without a, a as a test point, y_a Aᵀ less the level (1, outputs), and the noise of both."""
+        spectrum = self.posterior.spectrum
+        basis, kept = spectrum.basis, np.flatnonzero(np.arange(len(self.targets)) != a)
+        weights = np.ones(len(self.targets)) if spectrum.weights is None else spectrum.weights
+        own = None if spectrum.weights is None else weights[kept]
+        columns = Columns.of(self.targets[kept], self.centred, own)
+        targets = columns.centred(self.targets[kept])
+        if isinstance(basis, InputBasis):
+            inputs: AnyArray = basis.training_inputs
+            inputs = inputs / like(np.sqrt(weights)[:, None], inputs)
+            others, row = take(inputs, kept, axis=0), inputs[a : a + 1, :]
+            linear = CentredInputs.of(others, self.centred, own)
+            left = linear.spectrum(others, targets, own).scaled(basis.scale * basis.dimension)
+            point = left.project(*linear.test(row))
+        else:
+            vectors = to_numpy(basis.vectors)
+            gram = basis.scale * (vectors * basis.eigenvalues) @ vectors.T
+            gram = gram / np.sqrt(np.outer(weights, weights))
+            others = gram[np.ix_(kept, kept)]
+            kernel = CentredKernel.of(others, self.centred, own)
+            left = kernel.spectrum(others, targets, own)
+            point = left.project(*kernel.test(gram[[a]][:, kept], gram[[a]][:, [a]]))
+        value = columns.centred(self.targets[a : a + 1]) @ self.matrix.T
+        level = 1 / weights[a] + self.centred / weights[kept].sum()
+        return contrasts(left) if self.centred else left, point, value, level
+
+
+def replace_by_refits(scores: Scores, examples: Examples, refits: Refits) -> tuple[str, ...]:
+    """Replace, in place, scores that the posterior cannot give; returns what is to be said of them."""
+    posterior, messages = refits.posterior, list[str]()
+    draws, count = posterior._left_out_draws, len(refits.targets)
+    if count < 2 + refits.centred:
         return ()
-    if len(refits.targets) < 2 + refits.centred:
-        return ()
-    doubtful = lost_digits(posterior, examples)
-    if quadrature:
-        doubtful |= unresolved_examples(measure, examples)
-    elif not measure.deterministic:
-        messages += unvisited_messages(unvisited_examples(posterior, examples))
+    doubtful = lost_digits(posterior, examples, draws)
+    if draws.line is not None:
+        doubtful |= unresolved_examples(examples, draws, draws.line)
+    elif not draws.deterministic and draws.law is not None and not draws.coupling:
+        messages += unvisited_messages(unvisited_examples(posterior, examples, draws))
     for a in np.flatnonzero(doubtful):
-        spectrum, example = refits.example(int(a))
-        if not quadrature:  # the draws of the posterior, weighted anew
-            found = score(measure, example, matrix)
-            for whole, one in zip(scores.fields, found.fields, strict=True):
-                whole[a] = one[0]
-            continue
-        own = infer_quadrature(
-            posterior.prior, posterior.noise.likelihood(spectrum), posterior.spectrum.single_output
-        )
-        only = own.measure.weights[None]
-        scores.residual[a], scores.variance[a] = moments(own.measure, example, only, matrix)
-        scores.log_density[a] = own.measure.log_expect_exp(_log_density(example, 1)).real
-        messages += [f"leaving out example {a}: {message}" for message in own.diagnostics.messages]
+        found, said = refits.score(int(a))
+        messages += said
+        for whole, one in zip(scores.fields, found.fields, strict=True):
+            whole[a] = one[0]
     return tuple(messages)
 
 
-def integrate_anew(scores: Scores, measure: ScaleMeasure, examples: LeftOut, matrix: Array) -> None:
-    """Replace scores of outputs Y Aᵀ, A (m, n_d), whose integrals over the scale need nodes of their own.
-
-    For examples with private inputs, whose residuals are known to all digits at every scale.
-    """
-    law = measure.law
-    assert isinstance(law, QuadratureLaw)
-    for a in np.flatnonzero(unresolved_examples(measure, examples)):
-        example = examples.take(slice(a, a + 1))
-        nodes = law.nodes_of(_log_density(example, -1))
-        own = ScaleMeasure(np.exp(nodes.x)[:, None, None], nodes.weights, measure.single_output)
-        scores.residual[a], scores.variance[a] = moments(own, example, own.weights[None], matrix)
-        scores.log_density[a] = law.nodes.log_total - nodes.log_total
-
-
-def _log_density(example: LeftOut, sign: int) -> Exponent:
-    """±log p(y_a | Y_{−a}, L) of one example, for scales of eigenvalues (m, n_d) and eigenvectors, (m,)."""
-    return lambda values, vectors: sign * example.log_density(values, vectors)[0]
-
-
-def lost_digits(posterior: Fitted, examples: Examples) -> Mask:
+def lost_digits(posterior: Fitted, examples: Examples, draws: Draws) -> Mask:
     """Examples for which rounding may change the scores, (p,)."""
-    measure = posterior._scale_in_units
-    values, vectors = measure.eigen
-    order = np.argsort(values.max(axis=1))
-    shares = np.cumsum(measure.weights[order])
+    order = np.argsort(draws.ratios.max(axis=1))
+    shares = np.cumsum(draws.weights[order])
     probes = order[np.minimum(np.searchsorted(shares, _PROBES), len(order) - 1)]
-    derived = posterior.spectrum.basis.derives_example_vectors
-    bound = np.concatenate(
-        [
-            examples.take(rows).rounding(values[probes], vectors[probes], derived)
-            for rows in row_blocks(len(examples.vectors), measure)
-        ]
-    )
-    return np.asarray(bound > _LOST)
+    derived, count = posterior.spectrum.basis.derives_example_vectors, len(examples.vectors)
+    every = (examples.take(rows) for rows in row_blocks(count, len(draws.weights)))
+    return np.concatenate([own.rounding(draws, probes, derived) for own in every]) > _LOST
 
 
-def unresolved_examples(measure: ScaleMeasure, examples: LeftOut) -> Mask:
+def unresolved_examples(examples: Examples, draws: Draws, line: Line) -> Mask:
     """Mask (p,) of examples whose ρ_{−a} or λρ_{−a} the nodes do not resolve, or do not reach."""
-    log_scales = np.log(measure.scales[:, 0, 0])
-    result = np.empty(examples.extent[0], bool)
-    for rows in row_blocks(len(result), measure):
+    result = np.empty(len(examples.vectors), bool)
+    for rows in row_blocks(len(result), len(draws.weights)):
         own = examples.take(rows)
-        log_weights, _ = left_out_log_weights(measure, own.log_density(*measure.eigen))
-        result[rows] = unresolved(log_weights.T) | unresolved((log_weights + log_scales).T)
-        result[rows] |= mass_beyond_nodes(measure, own, len(result))
+        log_density = own.log_density(draws, slice(None))
+        log_weights, _ = left_out_log_weights(draws.weights, log_density, smooth=False)
+        result[rows] = unresolved(log_weights.T) | unresolved((log_weights + line.nodes).T)
+        shares, _ = log_shares_beyond(own, line, len(result), math.log(_BEYOND))
+        result[rows] |= ~(shares.max(axis=0) < math.log(_BEYOND))
     return result
 
 
-def mass_beyond_nodes(measure: ScaleMeasure, examples: LeftOut, count: int) -> Mask:
-    """Mask (rows,) of examples without which the scale has mass where the posterior has no nodes."""
-    law = measure.law
-    assert isinstance(law, QuadratureLaw)
-    scan = LeftOutScan.of(law, examples, count, (law.nodes.x[0], law.nodes.x[-1]))
-    return ~(scan.log_shares_beyond(examples, math.log(_BEYOND)).max(axis=0) < math.log(_BEYOND))
-
-
-def unvisited_examples(posterior: Fitted, examples: Examples) -> Mask:
+def unvisited_examples(posterior: Fitted, examples: Examples, draws: Draws) -> Mask:
     """Mask (p,) of examples without which the scale may be where the posterior has no draws.
 
     No weight of a draw can show that. So the law of one output, uᵀLu for every principal direction u of the
     targets (or every output, if each has its own noise), is integrated without each example, and its mass
     compared with the range of the draws.
     """
-    prior, measure, units = posterior.prior, posterior._scale_in_units, posterior.noise.deviations
-    outputs, count = examples.targets.shape[1], examples.extent[0]
+    whole: Any = posterior
+    prior, units, scales = posterior.prior, whole.noise.deviations, draws.signal
+    outputs, count, noise = draws.outputs, len(examples.vectors), float(draws.variances[0])
     directions = np.linalg.svd(examples.targets)[2] if units is None else np.eye(outputs)
-    rounding = np.finfo(float).eps * np.trace(measure.scales, axis1=1, axis2=2)
+    rounding = np.finfo(float).eps * np.trace(scales, axis1=1, axis2=2)
     result = np.zeros(count, bool)
     for j, u in enumerate(directions):
         factor = 1.0 if units is None else float(units[j]) ** -2
         own = ScalePrior(prior.widths, 1, (*prior.layer_variances[:-1], prior.layer_variances[-1] * factor))
-        one = examples.along(u)
-        noise, rank = examples.noise_variance, len(one.eigenvalues)
+        one, rank = examples.along(u), len(examples.eigenvalues)
         law = QuadratureLaw(own, GaussianLikelihood(one.eigenvalues, one.targets, 0.0, rank, noise))
-        along = np.einsum("mij,i,j->m", measure.scales, u, u)
-        draws = np.log(np.maximum(along, rounding))  # behind a narrow layer uᵀLu may be zero or below
-        low, high = float(draws.min()), float(draws.max())
-        for rows in row_blocks(count, measure):
-            scan = LeftOutScan.of(law, one.take(rows), count, (low, high))
-            allowed = max(math.log(_UNVISITED), scan.log_share_of_all + math.log(_MORE))
-            result[rows] |= ~(scan.log_shares_beyond(one.take(rows), allowed)[0] < allowed)
+        along = np.einsum("mij,i,j->m", scales, u, u)
+        reached = np.log(np.maximum(along, rounding))  # behind a narrow layer uᵀLu may be zero or below
+        line = Line(law, np.array([reached.min(), reached.max()]), 1, noise, 0.0)
+        for rows in row_blocks(count, len(draws.weights)):
+            shares, of_all = log_shares_beyond(one.take(rows), line, count, math.log(_UNVISITED))
+            result[rows] |= ~(shares[0] < max(math.log(_UNVISITED), of_all + math.log(_MORE)))
     return result
+
+
+def log_shares_beyond(examples: Examples, line: Line, count: int, least: float) -> tuple[Array, float]:
+    """Log shares of ρ_{−a} and λρ_{−a} beyond the nodes of a line, (2, rows), and that of ρ.
+
+    By sums at equal steps of x = log λ. The log density of `count` examples and of the narrowest layer, n
+    units, has a curvature of at most (count + n)/2 at a peak: with steps of one over its root no peak is
+    more than 1/8 above the nearest point. That of one example varies less, and is known at the ends of
+    cells: where shares that it bounds are below `least` these bounds are returned, else it is interpolated.
+    """
+    law = line.law
+    assert isinstance(law, QuadratureLaw)
+    ends, region = line.nodes[[0, -1]], first_range(law.law, law.likelihood.turning_region())
+    low = max(min(region[0], ends[0]) - _MARGIN, -_FARTHEST)
+    high = min(max(region[1], ends[1]) + _MARGIN, _FARTHEST)
+    corners = np.linspace(low, high, math.ceil((high - low) / _CELL) + 1)
+    steps = min(math.ceil(_CELL * math.sqrt(0.5 * (count + min(law.prior.widths)))), _MOST_STEPS)
+    x = corners[:-1, None] + (corners[1] - low) * (np.arange(steps) + 0.5) / steps  # (cells, steps)
+    terms, beyond = law.log_density(x.ravel()).reshape(x.shape), (x < ends[0]) | (x > ends[1])
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        own = -examples.log_density(line.at(corners), slice(None))
+        left, right = own[:, :-1], own[:, 1:]
+        above = np.maximum(left, right) + np.abs(right - left)
+        below = np.minimum(left, right) - np.abs(right - left)
+        result = np.empty((2, len(own)))
+        for power, each in enumerate((terms, terms + x)):
+            there = special.logsumexp(each, b=beyond, axis=1)
+            here = special.logsumexp(each, b=~beyond, axis=1)
+            result[power] = special.logsumexp(above + there, axis=1)
+            result[power] -= special.logsumexp(below + here, axis=1)
+    doubtful = np.isfinite(own).all(axis=1) & ~(result.max(axis=0) < least)
+    for a in np.flatnonzero(doubtful):
+        whole = terms + interpolate.CubicSpline(corners, own[a])(x)
+        result[:, a] = [_log_share(each, beyond) for each in (whole, whole + x)]
+    return result, _log_share(terms, beyond)
+
+
+def _log_share(terms: Array, some: Mask) -> float:
+    """Log of the share of some in a sum of exponentials of terms, both (cells, steps)."""
+    return float(special.logsumexp(terms, b=some) - special.logsumexp(terms))
 
 
 def unvisited_messages(unvisited: Mask) -> tuple[str, ...]:

@@ -12,10 +12,11 @@ from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import warn_of
 from lbnn.cross_validation.averages import Scores, row_blocks, score
 from lbnn.cross_validation.boundary import checked_targets
-from lbnn.cross_validation.examples import Examples, LeftOut, PrivateExamples
+from lbnn.cross_validation.examples import Examples
 from lbnn.cross_validation.fitted import Fitted
 from lbnn.cross_validation.refits import Refits, replace_by_refits
 from lbnn.engines.policy import POLICY
+from lbnn.scale.draws import Draws
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,23 @@ class LeaveOneOut:
         """Whether all checks of the posterior and of the scores were passed: there are no messages."""
         return not self.messages
 
+    @classmethod
+    def of(
+        cls, targets: Array, scores: Scores, posterior: tuple[str, ...], refits: tuple[str, ...] = ()
+    ) -> LeaveOneOut:
+        """Of targets (p, n_d) and their scores, with messages of the posterior and of refits; warns."""
+        said = _pareto_messages(scores.pareto_k) + refits
+        warn_of(said)
+        return cls(
+            targets - scores.residual,
+            scores.variance,
+            scores.residual,
+            scores.log_density,
+            scores.log_density_error,
+            scores.pareto_k,
+            posterior + said,
+        )
+
     def single(self) -> LeaveOneOut:
         """The same without the axis of one output."""
         return replace(self, mean=self.mean[:, 0], variance=self.variance[:, 0], residual=self.residual[:, 0])
@@ -116,7 +134,7 @@ def left_out_scores(
 
     Parameters
     ----------
-    posterior : Posterior
+    posterior : Posterior or FreeNoisePosterior
         From inputs or a Gram matrix, with beta > 0.
     Y : (p, n_d), or (p,) for one output
         The targets that the posterior was conditioned on.
@@ -127,71 +145,47 @@ def left_out_scores(
         A and b: scores are those of observations Y Aᵀ + b, with A of full column rank.
     """
     columns, one_dimensional = checked_targets(posterior, Y, centred)
-    root, measure = posterior.noise.root, posterior._scale_in_units
-    outward = np.eye(columns.shape[1]) if matrix is None else matrix
-    if root is not None:
-        columns, outward = np.asarray(np.linalg.solve(root, columns.T).T, float), outward @ root
-    given = posterior.spectrum.weights
+    draws, given = posterior._left_out_draws, posterior.spectrum.weights
+    A = np.eye(columns.shape[1]) if matrix is None else matrix
+    outward = A if draws.root is None else A @ draws.root
     weights = np.ones(len(columns)) if given is None else given
-    if len(columns) == 1:
-        return _only_row(posterior, columns @ outward.T, outward, one_dimensional, offset)
-    examples = _left_out(posterior, np.sqrt(weights)[:, None] * columns, centred)
-    parts = [score(measure, examples.take(rows), outward) for rows in row_blocks(len(columns), measure)]
-    scores = Scores(*(np.concatenate(each) for each in zip(*(p.fields for p in parts), strict=True)))
-    scores = scores.of_rows(weights, columns.shape[1])
-    refits = Refits(posterior, columns, centred, weights)
-    messages = replace_by_refits(scores, posterior, examples, outward, refits)
-    messages = pareto_messages(scores.pareto_k) + messages
-    warn_of(messages)
-    mean, variance = columns @ outward.T - scores.residual + offset, scores.variance
-    log_volume = float(np.log(np.linalg.svd(outward, compute_uv=False)).sum())
-    return LeaveOneOut(
-        mean[:, 0] if one_dimensional else mean,
-        variance[:, 0] if one_dimensional else variance,
-        scores.residual[:, 0] if one_dimensional else scores.residual,
-        scores.log_density - log_volume,
-        scores.log_density_error,
-        scores.pareto_k,
-        posterior.diagnostics.messages + messages,
-    )
+    noise = getattr(posterior, "noise", None)  # one with a covariance of its own has a prior, too
+    if len(columns) == 1 and noise is not None:
+        found = _only_row(posterior, columns @ A.T, A, draws, offset)
+        return found.single() if one_dimensional else found
+    rows = np.sqrt(weights)[:, None] * columns
+    examples = Examples.of(posterior.spectrum, draws.root, rows, centred)
+    every = (examples.take(some) for some in row_blocks(len(columns), len(draws.weights)))
+    parts = [score(some, draws, outward).fields for some in every]
+    residual, variance, log_density, *rest = (np.concatenate(each) for each in zip(*parts, strict=True))
+    log_density += 0.5 * columns.shape[1] * np.log(weights)  # from densities of rows times √w
+    log_density -= float(np.log(np.linalg.svd(outward, compute_uv=False)).sum())
+    scores = Scores(residual / np.sqrt(weights)[:, None], variance / weights[:, None], log_density, *rest)
+    refits = replace_by_refits(scores, examples, Refits(posterior, columns, centred, A))
+    found = LeaveOneOut.of(columns @ A.T + offset, scores, posterior.diagnostics.messages, refits)
+    return found.single() if one_dimensional else found
 
 
-def _only_row(
-    posterior: Fitted, value: Array, outward: Array, one_dimensional: bool, offset: Array | float
-) -> LeaveOneOut:
+def _only_row(posterior: Fitted, value: Array, A: Array, draws: Draws, offset: Array | float) -> LeaveOneOut:
     """The only row (1, outputs) given none: its law is that of the prior, and its density the evidence.
 
     Weights of draws of the posterior would have the tail of the prior over the posterior.
     """
-    noise, spectrum, prior = posterior.noise, posterior.spectrum, posterior.prior
-    outputs = spectrum.outputs
-    root = np.eye(outputs) if noise.root is None else noise.root
-    scale = np.linalg.solve(root, np.linalg.solve(root, prior.mean).T)  # E L in units of the noise
+    spectrum = posterior.spectrum
+    covariance = (float(spectrum.eigenvalues.sum()) + draws.coupling) * posterior.prior.mean
+    if not draws.coupling:
+        root = np.eye(len(covariance)) if draws.root is None else draws.root
+        covariance = covariance + float(draws.variances[0]) * root @ root.T
     weight = 1.0 if spectrum.weights is None else float(spectrum.weights[0])
-    covariance = float(spectrum.eigenvalues.sum()) * scale + noise.mean_covariance(scale)
-    variance = np.einsum("ij,jk,ik->i", outward, covariance, outward)[None] / weight
-    volume = np.linalg.svd(outward @ np.linalg.inv(root), compute_uv=False)  # of the outputs in their units
-    shape: tuple[int, ...] = (1,) if one_dimensional else value.shape
-    return LeaveOneOut(
-        np.broadcast_to(offset, value.shape).reshape(shape) + 0.0,
-        variance.reshape(shape),
-        value.reshape(shape),
-        np.array([posterior.log_evidence - float(np.log(volume).sum())]),
-        np.array([posterior.log_evidence_error]),
-        np.array([-np.inf]),
-        posterior.diagnostics.messages,
-    )
+    variance = np.einsum("ij,jk,ik->i", A, covariance, A)[None] / weight
+    log_volume = float(np.log(np.linalg.svd(A, compute_uv=False)).sum())
+    log_density = np.array([posterior.log_evidence - log_volume])
+    error, shape = np.array([posterior.log_evidence_error]), np.array([-np.inf])
+    scores = Scores(value, variance, log_density, error, shape)
+    return LeaveOneOut.of(value + offset, scores, posterior.diagnostics.messages)
 
 
-def _left_out(posterior: Fitted, columns: Array, centred: bool) -> LeftOut:
-    """Examples of a posterior with targets (p, n_d) in units of the noise."""
-    noise, spectrum = posterior.noise, posterior.noise.in_units(posterior.spectrum)
-    if noise.coupling:
-        return PrivateExamples.of(spectrum, noise.coupling, columns, centred)
-    return Examples.of(spectrum, noise.variance, columns, centred)
-
-
-def pareto_messages(shapes: Array) -> tuple[str, ...]:
+def _pareto_messages(shapes: Array) -> tuple[str, ...]:
     """What to say of tail indices of the weights of examples, (p,)."""
     bad = np.flatnonzero(shapes > POLICY.largest_k)
     if not len(bad):

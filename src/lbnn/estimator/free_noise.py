@@ -11,7 +11,6 @@ import numpy as np
 
 from lbnn._base.types import Array
 from lbnn._base.warn import collected
-from lbnn.cross_validation import LeaveOneOut
 from lbnn.estimator.extent import FunctionVariance
 from lbnn.estimator.model import FittedModel, log_unit_jacobian
 from lbnn.estimator.targets import TargetUnits
@@ -86,12 +85,6 @@ class FreeNoiseModel(FittedModel):
         return FunctionVariance(
             self.free.spectrum.eigenvalues, 1.0, np.asarray(draws.average(draws.ratios)), level
         )
-
-    def leave_one_out(self, targets: Array) -> LeaveOneOut:
-        """Scores of the training targets (p, n_d), each given all others, in the user's units."""
-        inner = (targets - self.mean) @ np.linalg.pinv(self.matrix).T
-        scores = self.free._scores(inner, self.matrix, self.mean)
-        return scores.single() if self.single_output else scores
 
 
 def may_be_free(kind: str, data: EvidenceData, shapes: Shapes, given: bool) -> bool:

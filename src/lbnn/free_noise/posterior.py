@@ -11,17 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn import archive
-from lbnn._base import check
 from lbnn._base.errors import DataWarning
 from lbnn._base.types import Array
 from lbnn._base.warn import warn, warn_of
-from lbnn.cross_validation import LeaveOneOut, kept_targets
+from lbnn.cross_validation import LeaveOneOut, kept_targets, left_out_scores
 from lbnn.data.projection import Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import InferenceOptions
 from lbnn.engines.conditioned import Conditioned
 from lbnn.engines.signal_noise import SignalNoiseInference, infer_signal_noise
-from lbnn.free_noise.left_out import free_noise_scores
 from lbnn.free_noise.target import given_target
 from lbnn.predict.predictive import Predictive
 from lbnn.predict.process import Process
@@ -153,22 +151,13 @@ class FreeNoisePosterior(Conditioned):
         Y : (p, n_d), optional
             The targets that the posterior was conditioned on; needed where it does not keep them.
         """
-        targets = kept_targets(self.spectrum) if Y is None else check.real_array(Y, "Y")
-        columns = np.reshape(targets, (len(targets), -1))
-        scores = self._scores(columns, np.eye(columns.shape[1]), 0.0)
-        return scores.single() if self.spectrum.single_output else scores
+        targets = kept_targets(self.spectrum) if Y is None else Y
+        return left_out_scores(self, targets, centred=len(np.asarray(targets)) > self.spectrum.examples)
 
-    def _scores(self, targets: Array, matrix: Array, offset: Array | float) -> LeaveOneOut:
-        """Of targets (p, q), in outputs Y Aᵀ + b."""
-        return free_noise_scores(
-            self.spectrum,
-            self.draws,
-            targets,
-            centred=len(targets) > self.spectrum.examples,
-            matrix=matrix,
-            offset=offset,
-            messages=self.diagnostics.messages,
-        )
+    @property
+    def _left_out_draws(self) -> Draws:
+        """The draws."""
+        return self.draws
 
     # ------------------------------------------------------------------ files
 

@@ -96,20 +96,38 @@ class Draws:
 
     @classmethod
     def of(
-        cls, measure: ScaleMeasure, variance: float, coupling: float = 0.0, root: Array | None = None
+        cls,
+        measure: ScaleMeasure,
+        variance: float,
+        coupling: float = 0.0,
+        root: Array | None = None,
+        *,
+        square: bool = False,
     ) -> Draws:
-        """Of a measure of scales L with noise of the covariance τ I, or of ν L alone (the coupling ν)."""
+        """Of a measure of scales L with noise of the covariance τ I, or of ν L alone (the coupling ν).
+
+        With `square` every M is square, behind narrow layers, too.
+        """
         law, count, outputs = measure.law, *measure.scales.shape[:2]
         line = None
         if isinstance(law, DensityLaw) and count > 1:
             line = Line(law, np.log(measure.scales[:, 0, 0]), outputs, variance, coupling)
-        result = cls._of_eigen(*measure.eigen, measure.weights, variance, coupling)
+        result = cls._of_eigen(*measure.eigen, measure.weights, variance, coupling, square=square)
         rate, narrowest = measure.tails.exponential_rate, measure.tails.narrowest
         result = replace(result, groups=measure.groups, rate=rate, narrowest=narrowest)
         return replace(result, root=root, law=law, line=line)
 
     @classmethod
-    def _of_eigen(cls, values: Array, axes: Array, weights: Array, variance: float, coupling: float) -> Draws:
+    def _of_eigen(
+        cls,
+        values: Array,
+        axes: Array,
+        weights: Array,
+        variance: float,
+        coupling: float,
+        *,
+        square: bool = False,
+    ) -> Draws:
         """Of scales V diag(λ) Vᵀ: λ (m, n_d), ascending, and V (m, n_d, n_d)."""
         outputs = values.shape[1]
         values = np.where(values > _ROUNDING * outputs * values[:, -1:], values, 0.0)
@@ -120,7 +138,7 @@ class Draws:
             basis = axes * roots[:, None]
             ones = np.ones_like(values)
             return cls(basis, ones, weights, variance=coupling, coupling=coupling, back=back)
-        null = int((values == 0).sum(axis=1).min(initial=outputs - 1)) if variance else 0
+        null = int((values == 0).sum(axis=1).min(initial=outputs - 1)) if variance and not square else 0
         kept = axes[:, :, null:]
         return cls(kept, values[:, null:], weights, variance=variance, back=kept.swapaxes(1, 2))
 

@@ -14,10 +14,8 @@ from numpy.typing import ArrayLike
 from lbnn import archive
 from lbnn._base import check
 from lbnn._base.types import Array, IndexArray
-from lbnn._base.warn import warn_of
 from lbnn.cross_validation import LeaveOneOut
-from lbnn.cross_validation.averages import score_atoms
-from lbnn.cross_validation.scores import pareto_messages
+from lbnn.cross_validation.averages import Scores, reweighted
 from lbnn.data.view_data import ViewData, checked_views
 from lbnn.engines import ScaleInference
 from lbnn.engines.conditioned import Conditioned
@@ -244,20 +242,13 @@ class ViewPosterior(Conditioned):
         chosen, weights = self._kept
         kept = self.scale.groups
         groups = None if kept is None else kept[chosen]
-        measure = ScaleMeasure(self.scale.scales[chosen], weights, False, self.scale.tails, None, groups)
-        given = self.data.given
-        precision, residual = np.empty((2, len(given), len(measure.weights)))
-        for block, diagonal, alpha in self._process.precisions(measure.scales):
+        scales, given = self.scale.scales[chosen], self.data.given
+        precision, residual = np.empty((2, len(given), len(scales)))
+        for block, diagonal, alpha in self._process.precisions(scales):
             precision[:, block], residual[:, block] = diagonal.T, (alpha / diagonal).T
-        scores = score_atoms(measure, precision, residual)
-        messages = pareto_messages(scores.pareto_k)
-        warn_of(messages)
-        return LeaveOneOut(
-            given - scores.residual[:, 0],
-            scores.variance[:, 0],
-            scores.residual[:, 0],
-            scores.log_density,
-            scores.log_density_error,
-            scores.pareto_k,
-            self.diagnostics.messages + messages,
-        )
+        log_density = 0.5 * (np.log(precision / (2 * np.pi)) - residual**2 * precision)
+        own, *densities = reweighted(weights, groups, log_density)
+        mean = (own * residual).sum(axis=1)
+        variance = (own * (1 / precision + (residual - mean[:, None]) ** 2)).sum(axis=1)
+        scores = Scores(mean[:, None], variance[:, None], *densities)
+        return LeaveOneOut.of(given[:, None], scores, self.diagnostics.messages).single()
