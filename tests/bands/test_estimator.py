@@ -249,7 +249,7 @@ def test_command_line(data, tmp_path):
         str(tmp_path / "c.npz"),
     )
     assert joint.exit_code == 2
-    assert "--joint-covariance is for a model of one network" in joint.output
+    assert "--joint-covariance and --given are for a model of one network" in joint.output
     predicted = pd.read_csv(tmp_path / "p.csv")
     assert ((predicted.y_low < predicted.y) & (predicted.y < predicted.y_high)).all()
     assert (

@@ -13,15 +13,13 @@ import typer
 
 from lbnn import plots
 from lbnn._base.files import text_writer
+from lbnn.cli.columns import Examples
 from lbnn.cli.document import Document, Grid, Picture, Section
 from lbnn.cli.files import write_together
-from lbnn.cli.large import is_large
 from lbnn.cli.modelling import BY_EVIDENCE, ModelOptions, counted, shown, shown_widths
 from lbnn.cli.models import model_writer
-from lbnn.cli.preparing import Columns, read_examples
 from lbnn.cli.problems import BadInputError, console, working
 from lbnn.cli.provenance import origin, origin_section, print_json, table_section
-from lbnn.cli.reading import Dialect
 from lbnn.estimator import BandedRegressor
 
 _MOST_TARGETS = 6  # whose shares are drawn
@@ -29,9 +27,7 @@ _MOST_TARGETS = 6  # whose shares are drawn
 
 def fit_bands(
     data: Path,
-    columns: Columns,
-    dialect: Dialect,
-    missing: str,
+    examples: Examples,
     bands: Sequence[str],
     size: dict[str, Any],
     shared: dict[str, Any],
@@ -41,9 +37,6 @@ def fit_bands(
 ) -> None:
     """Fit a `BandedRegressor` to a table, print its report and write what was asked for."""
     settings = _settings(size, shared)
-    if is_large(data):
-        raise BadInputError(f"--band needs a table that fits into memory, got {data}")
-    examples = read_examples(data, columns, dialect, missing)
     found = [_band(each, list(examples.X.columns)) for each in bands]
     unused = [name for name in examples.X.columns if not any(name in own for _, own in found)]
     model = BandedRegressor(found, **settings)

@@ -11,13 +11,13 @@ import typer
 
 from lbnn._base.files import write_atomically
 from lbnn._base.types import Array
+from lbnn.cli.columns import TableOptions, read_examples
 from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
 from lbnn.cli.modelling import counted
-from lbnn.cli.options import Debug, Force, ReadingOptions, Seed, TableOptions, with_groups
-from lbnn.cli.preparing import read_examples
+from lbnn.cli.options import Debug, Force, Seed, numbers_of, with_groups
 from lbnn.cli.problems import BadInputError, console, working
-from lbnn.cli.tables import numbers_of
+from lbnn.cli.reading import Reading
 from lbnn.network import Network
 from lbnn.theories.comparison import Comparison
 from lbnn.theories.comparison import compare as compare_theories
@@ -63,7 +63,7 @@ def compare(
     raw: Raw = False,
     out: Out = None,
     plot: Plot = None,
-    reading: ReadingOptions,
+    reading: Reading,
     seed: Seed = 0,
     force: Force = False,
     debug: Debug = False,
@@ -78,7 +78,7 @@ def compare(
     check_suffix(plot, PICTURES, "--plot")
     check_outputs([out, plot], [table.data], force)
     sizes = numbers_of(widths, int, "--widths")
-    examples = read_examples(table.data, reading.columns(table), reading.dialect, reading.missing.value)
+    examples = read_examples(table, reading)
     X, Y = (_prepared(part, raw) for part in (examples.X, examples.Y))
     results = {}
     for width in sizes:

@@ -12,6 +12,7 @@ import typer
 
 from lbnn._base.files import write_atomically
 from lbnn._base.warn import collected
+from lbnn.cli.columns import TableOptions, read_examples
 from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
 from lbnn.cli.modelling import (
@@ -26,15 +27,13 @@ from lbnn.cli.options import (
     AsJson,
     Debug,
     Force,
-    ReadingOptions,
     Seed,
-    TableOptions,
+    numbers_of,
     with_groups,
 )
-from lbnn.cli.preparing import read_examples
 from lbnn.cli.problems import BadInputError, console, warn_once
 from lbnn.cli.provenance import origin, print_json
-from lbnn.cli.tables import numbers_of
+from lbnn.cli.reading import Reading
 from lbnn.estimator import LBNNRegressor
 
 EXAMPLES = """
@@ -66,7 +65,7 @@ def evidence(
     betas: Betas = BY_EVIDENCE,
     model: ModelOptions,
     out: Out = None,
-    reading: ReadingOptions,
+    reading: Reading,
     as_json: AsJson = False,
     seed: Seed = 0,
     force: Force = False,
@@ -80,7 +79,7 @@ def evidence(
     """
     check_suffix(out, (".csv",), "--out")
     check_outputs([out], [table.data], force)
-    examples = read_examples(table.data, reading.columns(table), reading.dialect, reading.missing.value)
+    examples = read_examples(table, reading)
     X, Y, shared = examples.X, examples.Y, model.settings(seed)
     with collected() as messages:
         rows = [_row(X, Y, cell, shared) for cell in _cells(depths, widths, betas)]

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from lbnn._base.files import text_writer
 from lbnn._base.warn import collected
 from lbnn.cli.bands import fit_bands
+from lbnn.cli.columns import Examples, Preparation, TableOptions, read_examples
 from lbnn.cli.document import REPORT_FORMATS
 from lbnn.cli.files import check_outputs, check_suffix, tell_written, write_together
 from lbnn.cli.fit_report import brief_report, full_report
 from lbnn.cli.fit_results import FitResults, Rows
-from lbnn.cli.large import LargeTable, is_large, require_plain
 from lbnn.cli.modelling import (
     BY_EVIDENCE,
     ModelOptions,
@@ -32,17 +30,13 @@ from lbnn.cli.options import (
     Force,
     MissingTargets,
     MissingTargetValues,
-    MissingValues,
-    ReadingOptions,
     Seed,
-    TableOptions,
     Weights,
     with_groups,
 )
-from lbnn.cli.preparing import DROP, Columns, Preparation, choose_examples, read_examples
-from lbnn.cli.problems import BadInputError, console, say, warn_once, working
+from lbnn.cli.problems import BadInputError, console, warn_once, working
 from lbnn.cli.provenance import origin, print_json
-from lbnn.cli.reading import Dialect
+from lbnn.cli.reading import Reading
 from lbnn.estimator import LBNNRegressor
 
 MODEL_SUFFIX = ".lbnn"
@@ -105,7 +99,7 @@ def fit(
     band: Band = [],  # noqa: B006
     average: Average = False,
     no_integrate: NoIntegrate = False,
-    reading: ReadingOptions,
+    reading: Reading,
     missing_targets: MissingTargets = MissingTargetValues.error,
     weights: Weights = None,
     report: Report = None,
@@ -137,15 +131,15 @@ def fit(
     }
     shared = model.settings(seed)
     partial = missing_targets is MissingTargetValues.allow
-    columns, dialect, missing = reading.columns(table, weights, partial), reading.dialect, reading.missing
     without_bands = {
         "--ard": ard,
         "--average": average,
         "--no-integrate": no_integrate,
     }
-    _require_combination(bool(band), without_bands, partial or bool(weights), is_large(data))
+    _require_combination(bool(band), without_bands, partial or bool(weights))
+    examples = read_examples(table, reading, weights, partial)
     if band:
-        fit_bands(data, columns, dialect, missing.value, band, size, shared, out, report, as_json)
+        fit_bands(data, examples, band, size, shared, out, report, as_json)
         return
     estimator = LBNNRegressor(
         average=average or ("auto" if not no_integrate else False),
@@ -154,39 +148,28 @@ def fit(
         **size,
         **shared,
     )
-    if is_large(data):
-        results, preparation = _fit_parts(estimator, data, columns, missing.value, reading.na)
-    else:
-        results, preparation = _fit_in_memory(estimator, data, columns, dialect, missing.value)
-    _tell(results, preparation, data, out, report, as_json)
+    _tell(_fitted(estimator, examples), examples.preparation, data, out, report, as_json)
 
 
-def _require_combination(bands: bool, without_bands: dict[str, bool], rows_differ: bool, large: bool) -> None:
+def _require_combination(bands: bool, without_bands: dict[str, bool], rows_differ: bool) -> None:
     """Raise where options exclude each other; rows differ by their weights or by missing targets.
 
     `without_bands` are options that bands do not have, and whether they are given.
     """
-    if rows_differ and (bands or large):
-        raise BadInputError(
-            "--missing-targets allow and --weights are for tables in memory without --band, got "
-            f"{'--band' if bands else 'a file that is read in parts'}"
-        )
+    if rows_differ and bands:
+        raise BadInputError("--missing-targets allow and --weights are for fits without --band, got both")
     given = [name for name, value in without_bands.items() if value]
     if bands and given:
         raise BadInputError(f"{given[0]} is for fits without --band, got both")
 
 
-def _fit_in_memory(
-    model: LBNNRegressor, data: Path, columns: Columns, dialect: Dialect, missing: str
-) -> tuple[FitResults, Preparation]:
-    """Fit a table that is read at once; what was found, and how features are made."""
-    examples = read_examples(data, columns, dialect, missing)
+def _fitted(model: LBNNRegressor, examples: Examples) -> FitResults:
+    """Fit examples; what was found."""
     with working("comparing networks"), collected():  # the report has what it warns of
         model.fit(examples.X, examples.Y, sample_weight=examples.weights)
     plain = examples.weights is None and not model.missing_counts_.any()
     rows = Rows(examples.X, examples.Y, examples.labels) if plain else None
-    results = FitResults.of(model, list(examples.Y.columns), len(examples.Y), rows, examples.notes)
-    return results, examples.preparation
+    return FitResults.of(model, list(examples.Y.columns), len(examples.Y), rows, examples.notes)
 
 
 def _tell(
@@ -210,27 +193,3 @@ def _tell(
         warn_once(results.messages)
         files = [str(path) for path in written]
         print_json({**results.as_json(), "written": files, "origin": from_where})
-
-
-def _fit_parts(
-    model: Any, data: Path, columns: Columns, missing: str, na: Sequence[str]
-) -> tuple[FitResults, Preparation]:
-    """Fit a file that is read twice, some rows at a time; what was found, and how features are made."""
-    by_median = missing == MissingValues.median
-    require_plain(
-        data,
-        {"--categorical": bool(columns.categorical), "--missing median": by_median, "--na": bool(na)},
-    )
-    table = LargeTable.of(data)
-    names, goals = choose_examples(table.header(), columns)
-    say(f"{data} has {table.rows:,} rows: reading it in parts, twice")
-    with working("reading, and comparing networks"), collected():
-        model.fit_chunks(lambda: table.examples(names, goals, missing == DROP))
-    rows = model.posterior_.spectrum.examples + model.fit_intercept
-    notes = []
-    if rows < table.rows:
-        notes.append(f"{table.rows - rows:,} rows of {data.name} with missing values left out")
-        say(notes[0])
-    model.feature_names_in_ = np.array(names, dtype=object)
-    preparation = Preparation(names, missing=missing, id_column=columns.id_column)
-    return FitResults.of(model, goals, rows, None, notes), preparation

@@ -14,8 +14,8 @@ from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
 from lbnn._base.types import Array
+from lbnn.cli.options import numbers_of
 from lbnn.cli.problems import BadInputError
-from lbnn.cli.tables import numbers_of
 from lbnn.estimator.kernels import FAMILIES
 from lbnn.estimator.settings import NOISES
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lbnn import archive
-from lbnn.cli.preparing import Preparation
+from lbnn.cli.columns import Preparation
 from lbnn.cli.problems import BadInputError
 from lbnn.estimator import BandedRegressor, LBNNRegressor
 from lbnn.estimator.banded import KIND as BANDED

@@ -123,6 +123,13 @@ def warn_once(messages: Iterable[str], labels: Sequence[str] = ()) -> None:
         say(f"lbnn: warning: {in_terms_of_the_table(message, labels)}")
 
 
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """The first few names, for a message; those without end are cut."""
+    rest = len(names) - most
+    shown = (name if len(name) <= 80 else f"{name[:77]}..." for name in names[:most])
+    return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
+
+
 def console() -> Console:
     """Where commands print: as wide as the terminal, plain text when piped."""
     width = None if "COLUMNS" in os.environ or Console().is_terminal else 120

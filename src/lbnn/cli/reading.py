@@ -1,306 +1,325 @@
-"""Tables in text files: separator, decimal mark and encoding are guessed unless given; units are found."""
+"""A file as a table of pandas: text, Excel or Parquet, read as the options say; nothing is guessed."""
 
 from __future__ import annotations
 
-import csv
 import io
+import itertools
 import re
+import warnings
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
+import typer
 
-from lbnn.cli.cells import is_units_row, without_separators
-from lbnn.cli.problems import BadInputError
+from lbnn._base.extras import needed
+from lbnn.cli.problems import BadInputError, listed, say
 
-TEXT_FORMATS = (".csv", ".tsv", ".txt")
-SAMPLE_ROWS = 50  # that a guess rests on
-_SEPARATORS = ",;\t|"
-_NAMES = {"tab": "\t", "comma": ",", "semicolon": ";"}
-_DECIMAL_COMMA = re.compile(r"^\s*[-+]?\d+,\d+([eE][-+]?\d+)?\s*$")
-_DECIMAL_POINT = re.compile(r"^\s*[-+]?\d+\.\d+([eE][-+]?\d+)?\s*$")
+FORMATS = (".csv", ".tsv", ".txt", ".xlsx", ".parquet")
+_PANEL = "Reading"
+_SEPARATORS = {"tab": "\t", "comma": ",", "semicolon": ";"}
 #: Before pandas 3 the last digit is lost by default; from then on the option is deprecated.
 _EVERY_DIGIT: dict[str, Any] = (
     {} if int(pd.__version__.split(".")[0]) >= 3 else {"float_precision": "round_trip"}
 )
 
+#: What pandas means by some of its errors.
+_REASONS: dict[type, str] = {
+    pd.errors.EmptyDataError: "the first line must name the columns",
+    pd.errors.ParserWarning: "rows have more fields than the first line names columns",
+}
+
+
+def _option(name: str, text: str, metavar: str | None = None) -> Any:
+    return typer.Option(name, help=text, metavar=metavar, rich_help_panel=_PANEL, show_default=False)
+
 
 @dataclass(frozen=True)
-class Dialect:
-    """How a file is written; None is to be guessed.
+class Reading:
+    """How a file is written: options of every command that reads a table."""
+
+    sep: Annotated[str | None, _option("--sep", "Separator: ; tab ... (, or tab in .tsv, .txt)", "MARK")] = (
+        None
+    )
+    decimal: Annotated[str, _option("--decimal", "Decimal mark, . or ,", "MARK")] = "."
+    thousands: Annotated[str | None, _option("--thousands", "Mark between thousands", "MARK")] = None
+    percent: Annotated[bool, _option("--percent", "Divide columns of 12% by 100")] = False
+    skip_rows: Annotated[
+        str, _option("--skip-rows", "Leave out: 2 the first two lines, 1,3 those lines", "ROWS")
+    ] = ""
+    encoding: Annotated[str, _option("--encoding", "Of text, as cp1252; UTF-8 by default", "NAME")] = "utf-8"
+    na: Annotated[list[str], _option("--na", "Also stands for a missing value; repeat", "TEXT")] = field(
+        default_factory=list
+    )
+    sheet: Annotated[
+        str | None, _option("--sheet", "Of an .xlsx file; the one with all targets by default", "NAME")
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.sep is not None and len(self.mark(".csv")) != 1:
+            raise BadInputError(f"--sep must be one character, tab, comma or semicolon, got {self.sep!r}")
+        if self.decimal not in (".", ","):
+            raise BadInputError(f"--decimal must be . or a comma, got {self.decimal!r}")
+        if self.thousands is not None and (len(self.thousands) != 1 or self.thousands == self.decimal):
+            raise BadInputError(
+                f"--thousands must be one character other than --decimal {self.decimal}, got "
+                f"{self.thousands!r}"
+            )
+        if not re.fullmatch(r"(\d+(\s*,\s*\d+)*,?)?", self.skip_rows.strip()):
+            raise BadInputError(
+                f"--skip-rows must be a number of lines, or lines as 1,3 counted from one, got "
+                f"{self.skip_rows!r}"
+            )
+
+    def mark(self, suffix: str) -> str:
+        """Separator of the columns of a text file."""
+        if self.sep is None:
+            return "," if suffix == ".csv" else "\t"
+        return _SEPARATORS.get(self.sep, self.sep.replace("\\t", "\t"))
+
+    @property
+    def skipped(self) -> set[int]:
+        """Lines that are left out, counted from one."""
+        lines = [int(each) for each in self.skip_rows.split(",") if each.strip()]
+        return set(lines) if "," in self.skip_rows else set(range(1, 1 + sum(lines)))
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """How numbers are written, as arguments of pandas."""
+        return {"decimal": self.decimal, "thousands": self.thousands, "na_values": list(self.na)}
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of a file, in its order.
 
     Attributes
     ----------
-    sep, decimal, encoding : str, optional
-        Of text files.
-    sheet : str, optional
-        Of a workbook; the first that is not empty by default.
-    na : tuple of str
-        Texts that stand for missing values, beside the usual ones.
-    """
-
-    sep: str | None = None
-    decimal: str | None = None
-    encoding: str | None = None
-    sheet: str | None = None
-    na: tuple[str, ...] = ()
-
-    @classmethod
-    def of(
-        cls,
-        sep: str | None,
-        decimal: str | None,
-        encoding: str | None,
-        sheet: str | None = None,
-        na: Sequence[str] = (),
-    ) -> Dialect:
-        """From options."""
-        if sep is not None:
-            sep = _NAMES.get(sep, sep.replace("\\t", "\t"))
-            if len(sep) != 1:
-                raise BadInputError(f"--sep must be one character, tab, comma or semicolon, got {sep!r}")
-        if decimal not in (None, ".", ","):
-            raise BadInputError(f"--decimal must be . or a comma, got {decimal!r}")
-        return cls(sep, decimal, encoding, sheet, tuple(text.strip() for text in na))
-
-    def options(self) -> str:
-        """As options of the command line."""
-        sep = {"\t": "tab"}.get(self.sep or "", self.sep)
-        return f"--sep '{sep}' --decimal '{self.decimal}' --encoding {self.encoding}"
-
-    def is_plain(self, suffix: str) -> bool:
-        """Commas between fields (tabs in a .tsv file), decimal points and UTF-8 go without saying."""
-        sep = "\t" if suffix.lower() == ".tsv" else ","
-        return (self.sep, self.decimal, self.encoding) == (sep, ".", "utf-8")
-
-
-@dataclass
-class Sheet:
-    """What a reader hands over.
-
-    Attributes
-    ----------
+    path : Path
+        Of the file.
     frame : pandas.DataFrame
-        Named columns; the index holds the numbers of lines or rows in the file.
+        The index holds the numbers of lines or rows in the file.
     unit : str
-        "line" in text files, "row" in others: what the index counts.
-    decimal : str
-        Decimal mark of texts.
+        What the index counts: "line" in text files, "record" where cells have line breaks, "row" in others.
     notes : list of str
-        What was guessed or left out.
-    empty_rows : int
-        Rows without a value that the reader has left out already.
-    pandas : dict
-        Arguments with which pandas reads the same from the file, for code that is shown to users.
+        What was left out, converted or replaced, for reports; each was said when it happened.
     """
 
+    path: Path
     frame: Any
-    unit: str
-    decimal: str
+    unit: str = "row"
     notes: list[str] = field(default_factory=list)
-    empty_rows: int = 0
-    pandas: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of all columns."""
+        return list(self.frame.columns)
+
+    def tell(self, note: str) -> None:
+        """Say something about the table and keep it for the report."""
+        said = f"{self.path.name}: {note}"
+        say(said)
+        self.notes.append(said)
+
+    def rows(self, numbers: Sequence[Any]) -> str:
+        """Line 14, or lines 14, 20 and 3 more."""
+        return f"{self.unit}{'s' * (len(numbers) != 1)} {listed([str(number) for number in numbers])}"
 
 
-def read_text(path: Path, dialect: Dialect) -> Sheet:
-    """A table from a text file."""
-    encoding, text = _decoded(path, dialect.encoding)
+def read_table(path: Path, reading: Reading | None = None, wanted: Sequence[str] = ()) -> Table:
+    """Read a file; one that cannot be read as a table is an error.
+
+    Of a workbook the sheet is read that has the columns `wanted`, unless `reading` names one.
+    """
+    reading, suffix = reading or Reading(), path.suffix.lower()
+    if suffix not in FORMATS:
+        old = "; save it as .xlsx" if suffix in (".xls", ".xlsm", ".xlsb", ".ods") else ""
+        raise BadInputError(f"data must be a file that ends in {', '.join(FORMATS)}, got {path}{old}")
+    if not path.is_file():
+        raise BadInputError(f"data must be a file that exists, got {path}")
+    if reading.sheet is not None and suffix != ".xlsx":
+        raise BadInputError(f"--sheet is for .xlsx files, got {path}")
     try:
-        full = _guessed(path, text, replace(dialect, encoding=encoding))
-        records = _first_records(text, full)
-    except csv.Error as problem:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # fields beyond the header would be lost
+            table = {".xlsx": _excel, ".parquet": _parquet}.get(suffix, _text)(path, reading, wanted)
+    except BadInputError:
+        raise
+    except ModuleNotFoundError as absent:
+        raise BadInputError(needed(f"{path}: this file", str(absent.name), "cli")) from absent
+    except Exception as problem:  # of many kinds, from pandas, zip, XML, openpyxl and pyarrow
+        reason = _REASONS.get(type(problem)) or " ".join(str(problem).split()) or type(problem).__name__
+        raise BadInputError(f"{path}: cannot be read as {_described(suffix, reading)}: {reason}") from problem
+    if not len(table.columns) or not len(table.frame):
+        shape = table.frame.shape[::-1]
+        raise BadInputError(f"{path}: data must have at least one column and one row, got {shape}")
+    return table
+
+
+def _described(suffix: str, reading: Reading) -> str:
+    """What a file was taken for."""
+    if suffix in (".xlsx", ".parquet"):
+        return {".xlsx": "an Excel file of 2007 or later without a password", ".parquet": "Parquet"}[suffix]
+    mark = reading.mark(suffix).replace("\t", "tab")
+    return f"text with --sep '{mark}' --encoding {reading.encoding}"
+
+
+def _text(path: Path, reading: Reading, _: Sequence[str]) -> Table:
+    load = partial(
+        pd.read_csv,
+        path,
+        sep=reading.mark(path.suffix.lower()),
+        encoding="utf-8-sig" if reading.encoding == "utf-8" else reading.encoding,
+        index_col=False,
+        low_memory=False,  # in one piece, so that a column has one type
+        skip_blank_lines=False,  # lines keep their numbers
+        **_EVERY_DIGIT,
+    )
+    return _loaded(path, reading, load, "line")
+
+
+def _excel(path: Path, reading: Reading, wanted: Sequence[str]) -> Table:
+    with pd.ExcelFile(path, engine="openpyxl") as book:
+        sheets = [str(name) for name in book.sheet_names]
+        sheet = reading.sheet
+        if sheet is None:
+            found = [
+                name
+                for name in sheets
+                if len(sheets) == 1
+                or _has(_header(partial(pd.read_excel, book, sheet_name=name), reading), wanted)
+            ]
+            if len(found) != 1:
+                count = "none" if not found else f"{len(found)}, {listed(found)},"
+                raise BadInputError(
+                    f"{path}: one sheet must have all of {listed(wanted)}, got {count} of {listed(sheets)}: "
+                    "name one with --sheet, and lines above the names of the columns with --skip-rows"
+                )
+            sheet = found[0]
+        elif sheet not in sheets:
+            raise BadInputError(f"--sheet: {path} has no sheet {sheet!r}; it has {listed(sheets)}")
+        table = _loaded(path, reading, partial(pd.read_excel, book, sheet_name=sheet), "row")
+    if len(sheets) > 1:
+        table.tell(f"sheet {sheet} is read")
+    return table
+
+
+def _has(columns: Sequence[str], wanted: Sequence[str]) -> bool:
+    return set(split_names(wanted, columns)) <= set(columns)
+
+
+def _parquet(path: Path, *_: Any) -> Table:
+    frame = pd.read_parquet(path)
+    index = [str(name) for name in frame.index.names if name is not None]
+    frame = frame.reset_index(drop=not index)
+    frame.columns = _distinct(path, [str(name) for name in frame.columns])
+    frame.index = pd.RangeIndex(1, len(frame) + 1)
+    table = Table(path, frame)
+    if index:
+        table.tell(f"the index {listed(index)} is a column like the others")
+    return table
+
+
+def _header(load: Callable[..., Any], reading: Reading) -> list[str]:
+    """Names of the columns as they are written: pandas would rename duplicates and invent names silently."""
+    skipped = [line - 1 for line in reading.skipped]
+    first = load(header=None, nrows=1, dtype=str, na_filter=False, skiprows=skipped)
+    cells = first.iloc[0].tolist() if len(first) else []
+    return [str(cell).strip() or f"(column {number})" for number, cell in enumerate(cells, 1)]
+
+
+def _loaded(path: Path, reading: Reading, load: Callable[..., Any], unit: str) -> Table:
+    """The table that `load` reads when it is given arguments of pandas."""
+    load = partial(load, skiprows=[line - 1 for line in reading.skipped])
+    names = _header(load, reading)
+    if all(name.startswith("(column ") for name in names):
         raise BadInputError(
-            f"{path}: the first lines must be CSV with fields of at most {csv.field_size_limit():,} "
-            f"characters, got: {problem}"
-        ) from problem
-    notes = []
-    guessed = (full.sep, full.decimal, full.encoding) != (dialect.sep, dialect.decimal, dialect.encoding)
-    if not full.is_plain(path.suffix) and guessed:
-        notes.append(f"{path.name} is read with {full.options()} (guessed; give them to change it)")
-    header, body = records[0], records[1:]
-    units = is_units_row(body, full.decimal or ".")
-    frame, named = _parsed(path, text, full, header, max(map(len, records)), units)
-    frame.index = pd.Index(_line_numbers(text, full, len(frame), units))
-    _require_fields(path, frame, full, named)
-    if units:
-        line = _record_lines(text, full, 2)[1]
-        notes.append(units_note(path, f"line {line}", list(frame.columns), body[0]))
-    given = {"sep": full.sep, "decimal": full.decimal, "encoding": full.encoding}
-    usual = {"sep": ",", "decimal": ".", "encoding": "utf-8"}
-    pandas = {name: value for name, value in given.items() if value != usual[name]}
-    return Sheet(frame, "line", full.decimal or ".", notes, 0, pandas | ({"skiprows": [1]} if units else {}))
+            f"{path}: the first {unit} must name the columns, got an empty one: --skip-rows leaves lines out"
+        )
+    _distinct(path, names)
+    frame = load(**reading.numbers)
+    if frame.shape[1] != len(names):
+        raise BadInputError(
+            f"{path}: every row must have one field for each of {len(names)} columns, got {frame.shape[1]}"
+        )
+    frame.columns = names
+    texts = frame.select_dtypes(exclude="number")
+    if any("\n" in str(cell) for cell in (*names, *texts.to_numpy().ravel())):
+        unit = "record"  # as pandas counts
+    numbered = (line for line in itertools.count(1) if line not in reading.skipped)
+    frame.index = pd.Index(list(itertools.islice(numbered, 1, 1 + len(frame))))
+    table = Table(path, frame, unit)
+    percent = {name: _of_percent(frame[name], reading) for name in texts if reading.percent}
+    percent = {name: column for name, column in percent.items() if column is not None}
+    if percent:
+        table.tell(f"{listed(list(percent))} in % is divided by 100")
+    table = Table(path, frame.assign(**percent), unit, table.notes)
+    if reading.thousands is not None:
+        _check_thousands(table, load(dtype=object, na_filter=False), reading)
+    return _without_empty(table)
 
 
-def units_note(path: Path, place: str, names: Sequence[str], cells: Sequence[str]) -> str:
-    """Says that a row was taken as units."""
-    shown = [f"{name} in {cell.strip()}" for name, cell in zip(names, cells, strict=False) if cell.strip()]
-    more = f" and {len(shown) - 4} more" if len(shown) > 4 else ""
-    return f"{path.name}: {place} holds units and no data ({', '.join(shown[:4])}{more}): it is left out"
-
-
-def column_labels(path: Path, header: Sequence[str], width: int) -> list[str]:
-    """Names of `width` columns; pandas would rename duplicates and invent names silently."""
-    padded = [*header, *[""] * (width - len(header))]
-    names = [name.strip() or f"(column {number})" for number, name in enumerate(padded, 1)]
+def _distinct(path: Path, names: list[str]) -> list[str]:
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise BadInputError(f"{path}: column names must be distinct, got {', '.join(twice)} more than once")
+        raise BadInputError(
+            f"{path}: column names must be distinct, got {listed(twice)} more than once: rename them, or "
+            "leave lines above the names out with --skip-rows"
+        )
     return names
 
 
-def _parsed(
-    path: Path, text: str, dialect: Dialect, header: list[str], width: int, units: bool
-) -> tuple[Any, int]:
-    """The frame, with a column for each field of the longest row, and how many columns the header names."""
-    options: dict[str, Any] = {
-        "header": None,  # `names` has it, and a place for fields beyond it
-        "index_col": False,
-        "sep": dialect.sep,
-        "decimal": dialect.decimal,
-        "encoding": _with_mark(dialect.encoding),
-        "skiprows": 1 + units,
-        "skip_blank_lines": False,  # they are counted, so that later lines have their numbers
-        "low_memory": False,  # the type of a column from all of its rows
-        **_EVERY_DIGIT,
-    }
-    try:
-        try:
-            names = column_labels(path, header, width)
-            return pd.read_csv(path, names=names, **options), len(header)
-        except pd.errors.ParserError:  # a later row is longer: by empty fields only, perhaps
-            longest = max(map(len, csv.reader(io.StringIO(text, newline=""), delimiter=dialect.sep or ",")))
-            if longest <= width:
-                raise
-            names = column_labels(path, header, longest)
-            return pd.read_csv(path, names=names, **options), len(header)
-    except (pd.errors.ParserError, csv.Error) as problem:
-        reason = str(problem).removeprefix("Error tokenizing data. C error: ").strip()
-        raise BadInputError(
-            f"{path}: every row must have one field for each column, got: {reason}; it was read with "
-            f"{dialect.options()}"
-        ) from problem
-    except (pd.errors.EmptyDataError, OSError, ValueError) as problem:
-        raise BadInputError(f"{path}: cannot be read as CSV: {problem}") from problem
+def _of_percent(column: Any, reading: Reading) -> Any:
+    """The column divided by 100 where every cell is a number and ends in %; None otherwise."""
+    cells = column.dropna().astype(str).str.strip()
+    if not len(cells) or not cells.str.endswith("%").all():
+        return None
+    text = io.StringIO("\n".join(cells.str.removesuffix("%")))
+    numbers = pd.read_csv(text, header=None, sep="\t", **reading.numbers, **_EVERY_DIGIT)[0]
+    if not pd.api.types.is_numeric_dtype(numbers.dtype):
+        return None
+    return pd.Series(numbers.to_numpy() / 100, cells.index).reindex(column.index)
 
 
-def _require_fields(path: Path, frame: Any, dialect: Dialect, named: int) -> None:
-    """Raise where a row has values beyond the last column that the header names."""
-    beyond = frame.iloc[:, named:].notna().any(axis=1)
-    if beyond.any():
-        line = frame.index[beyond][0]
-        fields = frame.loc[line].notna().to_numpy().nonzero()[0].max() + 1
-        raise BadInputError(
-            f"{path}: every row must have one field for each column, got {fields} fields in line {line} "
-            f"below a header of {named}; it was read with {dialect.options()}"
-        )
+def _check_thousands(table: Table, cells: Any, reading: Reading) -> None:
+    """Marks must stand between groups of three digits; pandas would read 1,5 as 15."""
+    mark, point = re.escape(str(reading.thousands)), re.escape(reading.decimal)
+    rule = re.compile(rf"\s*[-+]?\d{{1,3}}({mark}\d{{3}})*({point}\d*)?([eE][-+]?\d+)?\s*%?\s*")
+    for place, (name, dtype) in enumerate(table.frame.dtypes.items()):
+        column = cells.iloc[:, place] if pd.api.types.is_numeric_dtype(dtype) else ()
+        for row, cell in zip(table.frame.index, column, strict=False):
+            if isinstance(cell, str) and str(reading.thousands) in cell and not rule.fullmatch(cell):
+                raise BadInputError(
+                    f"{table.path}: --thousands {reading.thousands} must stand before groups of three "
+                    f"digits, got {cell!r} for {name} in {table.unit} {row}"
+                )
 
 
-def _line_numbers(text: str, dialect: Dialect, rows: int, units: bool) -> Sequence[int]:
-    """The line in which each row begins; fields with line breaks shift those below."""
-    skipped = 1 + units
-    if len(text.splitlines()) == rows + skipped:
-        return range(1 + skipped, 1 + skipped + rows)
-    return _record_lines(text, dialect)[skipped : skipped + rows]
+def _without_empty(table: Table) -> Table:
+    """Without columns that have neither a name nor a value, and without rows that have no value."""
+    frame = table.frame.copy()  # columns of one kind together: readers leave thousands of single ones
+    unnamed = [name for name in frame if name.startswith("(column ") and frame[name].isna().all()]
+    frame = frame.drop(columns=unnamed)
+    bare = frame.isna().all(axis=1).to_numpy()
+    counts = (len(unnamed), "column"), (int(bare.sum()), "row")
+    said = " and ".join(f"{count} empty {word}{'s' * (count != 1)}" for count, word in counts if count)
+    if said:
+        table.tell(f"{said} left out")
+    return Table(table.path, frame[~bare], table.unit, table.notes)
 
 
-def _record_lines(text: str, dialect: Dialect, most: int | None = None) -> list[int]:
-    """The line in which each record begins."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=dialect.sep or ",")
-    lines, last = [], 0
-    for _ in reader:
-        lines.append(last + 1)
-        last = reader.line_num
-        if most is not None and len(lines) == most:
-            break
-    return lines
+def split_names(values: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Names given as `a,b`, by repeating an option, or as one column whose name contains a comma.
 
-
-def guessed(path: Path, dialect: Dialect) -> Dialect:
-    """The dialect with what is not given guessed from the first lines."""
-    encoding, text = _decoded(path, dialect.encoding)
-    return _guessed(path, text, replace(dialect, encoding=encoding))
-
-
-def _guessed(path: Path, text: str, dialect: Dialect) -> Dialect:
-    lines = text[: _end_of_sample(text)].splitlines()
-    if not lines or not lines[0].strip(" ,;\t|"):
-        raise BadInputError(f"{path}: the first line must name the columns, got an empty one")
-    sep = dialect.sep or _guess_separator(lines)
-    decimal = dialect.decimal or _guess_decimal(path, lines, sep)
-    if sep == decimal:
-        raise BadInputError(f"--sep and --decimal must differ, got {sep!r} for both")
-    return replace(dialect, sep=sep, decimal=decimal)
-
-
-def _end_of_sample(text: str) -> int:
-    """Where the first lines end."""
-    place = 0
-    for _ in range(SAMPLE_ROWS):
-        place = text.find("\n", place) + 1
-        if not place:
-            return len(text)
-    return place
-
-
-def _first_records(text: str, dialect: Dialect) -> list[list[str]]:
-    """Header and rows of the first lines; empty lines below the header are left out."""
-    lines = io.StringIO(text[: _end_of_sample(text)], newline="")
-    records = list(csv.reader(lines, delimiter=dialect.sep or ","))
-    return [records[0], *(record for record in records[1:] if record)]
-
-
-def _decoded(path: Path, encoding: str | None) -> tuple[str, str]:
-    """The encoding and the text."""
-    content = path.read_bytes()
-    for each in [encoding] if encoding else ["utf-8", "cp1252"]:
-        try:
-            text = content.decode(_with_mark(each))
-        except (UnicodeDecodeError, LookupError) as problem:
-            if encoding is None and each == "utf-8":
-                continue
-            raise BadInputError(
-                f"{path}: text must be in the encoding {each}, got: {problem}; give the right one with "
-                "--encoding, such as utf-8, latin-1, cp1252 or utf-16"
-            ) from problem
-        if "\x00" in text:
-            raise BadInputError(
-                f"{path}: text must not hold zero bytes, got some: it may be in utf-16; give --encoding "
-                "utf-16"
-            )
-        return each, text
-    raise AssertionError("one of the encodings decodes or raises")
-
-
-def _with_mark(encoding: str | None) -> str:
-    """UTF-8 with or without the mark that some programs put first."""
-    return "utf-8-sig" if encoding in (None, "utf-8") else encoding
-
-
-def _guess_separator(lines: list[str]) -> str:
-    """The one that gives the header most fields and most rows as many."""
-
-    def fit(sep: str) -> tuple[int, int]:
-        widths = [len(row) for row in csv.reader(lines, delimiter=sep)]
-        return sum(width == widths[0] for width in widths) * (widths[0] > 1), widths[0]
-
-    return max(_SEPARATORS, key=fit)
-
-
-def _guess_decimal(path: Path, lines: list[str], sep: str) -> str:
-    if sep == ",":
-        return "."
-    cells = [cell for row in csv.reader(lines[1:], delimiter=sep) for cell in row]
-    commas = [cell for cell in cells if _DECIMAL_COMMA.match(cell)]
-    points = sum(bool(_DECIMAL_POINT.match(cell)) for cell in cells)
-    grouped = [cell for cell in commas if without_separators(cell)]
-    if commas and len(grouped) == len(commas):  # a wrong guess would be wrong by a factor of 1000
-        if points:
-            return "."
-        raise BadInputError(
-            f"{path}: the comma in {grouped[0].strip()!r} may be a decimal mark or separate thousands: give "
-            "--decimal , in the first case, and write numbers without separators in the second"
-        )
-    return "," if len(commas) > points else "."
+    Examples
+    --------
+    >>> from lbnn.cli.reading import split_names
+    >>> split_names(["a,b", "fat, raw"], ["a", "b", "fat, raw"])
+    ['a', 'b', 'fat, raw']
+    """
+    parts = ([value] if value in columns else value.split(",") for value in values)
+    return [name for names in parts for name in map(str.strip, names) if name]
