@@ -7,47 +7,20 @@ import threadpoolctl
 
 from benchmarks.timing import busy, conditions
 
-#: In the order in which they run: the engines, then what is built on them.
-MEASURED_HERE = (
-    "against_release",
-    "one_output",
-    "several_outputs",
-    "many_outputs_rows",
-    "mgig",
-    "estimator_search",
-    "sweeps",
-    "large_data",
-)
+MEASURED_HERE = ("cost", "several_outputs")
 #: Longer runs, each with a command line of its own: python -m benchmarks.NAME --help
 OWN_COMMAND_LINE = (
-    "against_truth",
-    "ard_problems",
-    "bands_calibration",
-    "bands_himalaya",
-    "bands_real",
-    "bands_truth",
-    "code_size",
-    "coverage",
-    "data_repairs",
-    "default_fits",
-    "engine_faults",
-    "far_answers",
-    "free_noise",
-    "gpu.__main__",
-    "ill_conditioned",
-    "many_outputs_truth",
-    "narrow_layers",
-    "narrow_per_output",
-    "planted_faults",
-    "practice",
-    "practice_items",
-    "real_data.study",
-    "stored_answers",
-    "traced_edges",
-    "views_cost",
-    "views_ranks",
-    "views_real",
-    "views_truth",
+    *("against_release", "against_truth", "bands_calibration", "bands_himalaya", "bands_truth", "code_size"),
+    *(
+        "coverage",
+        "default_fits",
+        "engine_faults",
+        "free_noise",
+        "gpu",
+        "many_outputs_truth",
+        "narrow_layers",
+    ),
+    *("practice", "real_data.study", "silent_errors", "stored_answers", "views_real"),
 )
 
 

@@ -1,6 +1,6 @@
 """Sixty default fits as a newcomer makes them: how many are warned of, what the messages say, and the time.
 
-    python -m benchmarks.default_fits [fits] > docs/results/default-fits.json
+    python -m benchmarks.default_fits [fits] > default-fits.json
 
 Data of many kinds, for which it is known what a statistician would say: linear with noise, no signal,
 without noise, an outlier, a nonlinear relation, lognormal targets, compositions, a constant output, few rows.
@@ -91,7 +91,7 @@ def run(fits: int) -> dict[str, object]:
         rows.append({"kind": kind, "shape": [*X.shape, *Y.shape[1:]], "right": right, "told": told})
     kinds = {kind: [row["right"] for row in rows if row["kind"] == kind] for kind in KINDS}
     return {
-        "provenance": [provenance("python -m benchmarks.default_fits > docs/results/default-fits.json")],
+        "provenance": [provenance("python -m benchmarks.default_fits > default-fits.json")],
         "fits": len(rows),
         "share warned": float(np.mean([bool(row["told"]) for row in rows])),
         "share right": float(np.mean([row["right"] for row in rows])),

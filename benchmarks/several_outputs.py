@@ -1,6 +1,6 @@
-"""several outputs at depth two: against NUTS on the weights, and against one Gram matrix and one eigh.
+"""several outputs at depth two: against NUTS on the weights.
 
-First tables: effective draws per second. 100 examples of 200 inputs, beta = 4, targets of a linear teacher
+Effective draws per second. 100 examples of 200 inputs, beta = 4, targets of a linear teacher
 plus noise. Everybody is asked for the same functions: the predictions at five test points and log det L. All
 on one thread, in CPU seconds: on an idle machine these are seconds, on a busy one they leave out the others.
 
@@ -15,9 +15,6 @@ on one thread, in CPU seconds: on an idle machine these are seconds, on a busy o
 ESS of lbnn's first three rows is posterior variance / variance of the estimate over independent runs of the
 whole, one for each seed: it does not rest on what lbnn says of itself. The seconds are of one run, all of it:
 Gram, eigh, mode, curvature, sampling. z compares posterior means with those of `lbnn averages`.
-
-Last table: `condition` and mean and variance at 100 test points, p = 2000, n0 = 2500, four outputs, width
-100, over one Gram matrix and one eigh (medians of CPU seconds, one thread). The aim is a ratio below 1.25.
 """
 
 from __future__ import annotations
@@ -34,13 +31,12 @@ import numpy as np
 import threadpoolctl
 
 import lbnn
-from benchmarks.timing import conditions, median_seconds
+from benchmarks.timing import conditions
 
 BETA = 4.0
 EXAMPLES, INPUTS, TEST_POINTS = 100, 200, 5
 RUNS = 20  # independent runs of lbnn that its errors are taken from
 BATCH_FLOATS = 1 << 23  # weights held at a time
-AIM = 1.25
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,6 @@ def run(repeats: int) -> None:
     with threadpoolctl.threadpool_limits(1):
         for problem in PROBLEMS:
             sampling_table(problem)
-    cost_table(repeats)
 
 
 # ---------------------------------------------------------------- effective draws per second
@@ -227,38 +222,6 @@ def peer_rows(problem: Problem) -> Iterator[Row]:
             np.sqrt(values.var(axis=0, ddof=1) / effective),
             note,
         )
-
-
-# ---------------------------------------------------------------- the floor
-
-
-def cost_table(repeats: int) -> None:
-    examples, inputs, outputs = 2000, 2500, 4
-    X, Y, X_test = teacher(examples, inputs, outputs, 100)
-    network = lbnn.Network(widths=(100,))
-
-    def floor() -> object:
-        return np.linalg.eigh(X @ X.T / inputs)
-
-    def fit() -> lbnn.Posterior:
-        return network.condition(X, Y, beta=BETA)
-
-    def fit_and_predict() -> object:
-        predictive = fit().predict(X_test)
-        return predictive.mean, predictive.variance
-
-    seconds = median_seconds({"floor": floor, "fit": fit, "both": fit_and_predict}, repeats)
-    base = seconds["floor"]
-    print(
-        f"{'p':>6} {'n0':>6} {'n_d':>4} {'floor s':>9} {'fit s':>9} {'both s':>9} {'fit/floor':>10} "
-        f"{'both/floor':>10}"
-    )
-    print(
-        f"{examples:6} {inputs:6} {outputs:4} {base:9.4f} {seconds['fit']:9.4f} {seconds['both']:9.4f} "
-        f"{seconds['fit'] / base:10.3f} {seconds['both'] / base:10.3f}  "
-        f"{'ok' if seconds['both'] <= AIM * base else 'above the aim'}",
-        flush=True,
-    )
 
 
 def teacher(examples: int, inputs: int, outputs: int, test_points: int) -> tuple[np.ndarray, ...]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import numpy as np
 
-from benchmarks.planted_faults import chains_from, hamiltonian
 from lbnn import plots
 from lbnn.benchmark import load
 from studies.pictures import IMAGES, STYLE
+from tests.referees.hamiltonian import chains_from, hamiltonian
 
 TASK = load("coexist-10")
 SCALE = TASK.functions.names.index("log tr L")

@@ -102,12 +102,3 @@ def timed(work: Callable[[], Any], place: Any, repeats: int = 1) -> tuple[float,
         finish(place, result[0] if isinstance(result, tuple) else result)
         best = min(best, time.perf_counter() - started)
     return best, result
-
-
-def min_seconds(work: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    best, result = float("inf"), None
-    for _ in range(repeats):
-        started = time.perf_counter()
-        result = work()
-        best = min(best, time.perf_counter() - started)
-    return best, result

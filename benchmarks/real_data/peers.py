@@ -3,17 +3,15 @@
 Models that state a predictive distribution are taken at their word. The others (ridge, PLS) get a normal one
 whose covariance is that of residuals left out in cross-validation, which is what a careful user would do by
 hand; it holds the noise, its correlation over outputs, and the uncertainty of the fit on average.
-Trees come with their defaults, as a newcomer runs them, and tuned by a small random search.
+Trees come with their defaults, as a newcomer runs them.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
 from collections.abc import Callable
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.covariance import LedoitWolf
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
@@ -21,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
 from sklearn.linear_model import BayesianRidge, RidgeCV
-from sklearn.model_selection import KFold, RandomizedSearchCV, cross_val_predict
+from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.multioutput import MultiOutputRegressor
 
 from benchmarks.real_data import conjugate
@@ -33,20 +31,8 @@ ALPHAS = np.logspace(-5, 6, 45)
 SMALLEST_VARIANCE = 1e-6  # of residuals, in units of the targets' variance
 COMPONENTS = 20
 FOLDS = KFold(5, shuffle=True, random_state=0)
-ICM_RANK, ICM_STEPS, ICM_RATE = 3, 200, 0.1
 MOST_LENGTHS, MOST_LEARNING = 40, 500  # inputs with their own length scale; rows that it is learned from
-TREES, SEARCHED_TREES = 500, 50
-TRIALS = 6  # settings that a search tries
-MOST_SEARCHED = 2000  # examples times outputs up to which boosting is searched
-SEARCHED_OUTPUTS = 2  # settings of boosting are chosen on these, for all outputs
-FOREST_SETTINGS = {"max_features": [0.1, 0.33, 0.6, 1.0], "min_samples_leaf": [1, 2, 4, 8]}
-BOOSTING_SETTINGS = {
-    "estimator__learning_rate": [0.05, 0.1, 0.2],
-    "estimator__max_iter": [50, 100],
-    "estimator__max_leaf_nodes": [4, 8, 31],
-    "estimator__min_samples_leaf": [3, 8, 20],
-    "estimator__l2_regularization": [0.0, 1.0, 10.0],
-}
+TREES = 500
 
 
 def ridge(X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
@@ -91,15 +77,6 @@ def linear_process() -> GaussianProcessRegressor:
     return GaussianProcessRegressor(ConstantKernel() * DotProduct() + WhiteKernel())
 
 
-def coregionalised_process(X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
-    """GPyTorch's multitask model: a linear kernel times a matrix over tasks, a noise for each task."""
-    from benchmarks.real_data import icm
-
-    scale = np.sqrt(X.shape[1])
-    fitted = icm.train(X / scale, Y, rank=min(ICM_RANK, Y.shape[1]), steps=ICM_STEPS, rate=ICM_RATE)
-    return icm.forecast(fitted, X / scale, Y, X_test / scale)
-
-
 def learned_process(X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
     """GaussianProcessRegressor for each output, squared-exponential with learned length scales.
 
@@ -128,77 +105,32 @@ def learned_process(X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecas
 
 def random_forest(X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
     """RandomForestRegressor of 500 trees; full covariance of its out-of-bag residuals, shrunk."""
-    return _forest({}, X, Y, X_test)
-
-
-def tuned_forest(X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
-    """The same with the best of six random settings in 5-fold cross-validation (50 trees each)."""
-    model = RandomForestRegressor(SEARCHED_TREES, random_state=0)
-    return _forest(_searched(model, FOREST_SETTINGS, X, Y), X, Y, X_test)
-
-
-def _forest(settings: dict, X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
     targets = Y[:, 0] if Y.shape[1] == 1 else Y
-    forest = RandomForestRegressor(TREES, oob_score=True, random_state=0, **settings).fit(X, targets)
+    forest = RandomForestRegressor(TREES, oob_score=True, random_state=0).fit(X, targets)
     residuals = Y - forest.oob_prediction_.reshape(Y.shape)
-    mean = forest.predict(X_test).reshape(len(X_test), -1)
-    return Gaussian.constant(mean, shrunk_covariance(residuals))
+    return Gaussian.constant(forest.predict(X_test).reshape(len(X_test), -1), shrunk_covariance(residuals))
 
 
 def gradient_boosting(X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
     """HistGradientBoostingRegressor for each output; covariance of 5-fold residuals, shrunk."""
-    return _boosting({}, X, Y, X_test)
-
-
-def tuned_boosting(X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
-    """The same with the best of six random settings in 5-fold cross-validation."""
     model = MultiOutputRegressor(HistGradientBoostingRegressor(random_state=0))
-    return _boosting(_searched(model, BOOSTING_SETTINGS, X, Y[:, :SEARCHED_OUTPUTS]), X, Y, X_test)
-
-
-def _boosting(settings: dict, X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
-    model = MultiOutputRegressor(HistGradientBoostingRegressor(random_state=0)).set_params(**settings)
     residuals = Y - cross_val_predict(model, X, Y, cv=FOLDS)
     return Gaussian.constant(model.fit(X, Y).predict(X_test), shrunk_covariance(residuals))
 
 
-def _searched(model: BaseEstimator, settings: dict, X: np.ndarray, Y: np.ndarray) -> dict:
-    """The best of `TRIALS` random settings by the squared error of 5-fold cross-validation."""
-    targets = Y[:, 0] if Y.shape[1] == 1 and not isinstance(model, MultiOutputRegressor) else Y
-    search = RandomizedSearchCV(
-        model,
-        settings,
-        n_iter=TRIALS,
-        cv=FOLDS,
-        scoring="neg_mean_squared_error",
-        random_state=0,
-        refit=False,
-    )
-    return search.fit(X, targets).best_params_
-
-
-def methods(outputs: int, examples: int = 0) -> dict[str, Method]:
-    """The peers that can be run here, by the names of the tables."""
-    peers: dict[str, Method] = {
+def methods(outputs: int) -> dict[str, Method]:
+    """The peers by name."""
+    several: dict[str, Method] = {"ridge, full covariance": ridge_covariance} if outputs > 1 else {}
+    return several | {
         "ridge": ridge,
-        "ridge, full covariance": ridge_covariance,
         "PLS": partial_least_squares,
         "Bayesian ridge": bayesian_ridge,
         "GP, linear": gaussian_process,
         "conjugate": conjugate.fit_predict,
         "GP, rbf": learned_process,
         "forest": random_forest,
-        "forest, tuned": tuned_forest,
         "boosting": gradient_boosting,
-        "boosting, tuned": tuned_boosting,
     }
-    if outputs * examples > MOST_SEARCHED:
-        del peers["boosting, tuned"]
-    if outputs == 1:
-        del peers["ridge, full covariance"]  # is ridge
-    elif importlib.util.find_spec("gpytorch"):
-        peers["GPyTorch ICM"] = coregionalised_process
-    return peers
 
 
 def shrunk_covariance(residuals: np.ndarray) -> np.ndarray:

@@ -1,4 +1,10 @@
-"""The study: every set, every split, every method, one thread; and the command that renews the documents."""
+"""LBNNRegressor with its defaults beside what practitioners use, on repeated random splits of real sets.
+
+    python -m benchmarks.real_data.study [names] [--further] [--splits 5] [--methods lbnn ridge] [--out FILE]
+
+With `--further` the sets on which no rule of the estimator was made. One thread; seconds are CPU seconds of
+fit and prediction. Splits that the file has are not run again.
+"""
 
 from __future__ import annotations
 
@@ -6,151 +12,80 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import threadpoolctl
 
 import lbnn
-from benchmarks.real_data import datasets, peers, tables
-from benchmarks.real_data.metrics import Forecast, Mixture, measures
-from benchmarks.real_data.tables import OURS, WITH_RBF
+from benchmarks.real_data import datasets, further, peers
+from benchmarks.real_data.metrics import MEASURES, Forecast, Mixture, mean_and_error, measures
 from lbnn._base.checkout import provenance
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-SPLITS = 10
-#: Methods that see the units of columns, and are quick.
-RAW = (OURS, "ridge", "PLS", "Bayesian ridge", "GP, linear", "conjugate")
-
-
-def network(X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
-    """LBNNRegressor, all defaults."""
-    return forecast(lbnn.LBNNRegressor(), X, Y, X_test)
-
-
-def nonlinear_network(X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
-    """LBNNRegressor with the sum of a linear and a squared-exponential kernel."""
-    return forecast(lbnn.LBNNRegressor(kernel="linear+rbf"), X, Y, X_test)
 
 
 def forecast(model, X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
     """What a fitted LBNNRegressor says of observations at X_test."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", lbnn.AccuracyWarning)  # the scores tell
-        model.fit(X, Y[:, 0] if Y.shape[1] == 1 else Y)
-    return Mixture.of(model.predictive(X_test).with_noise(), model.log_evidence_)
+    model.fit(X, Y[:, 0] if Y.shape[1] == 1 else Y)
+    return Mixture.of(model.predictive(X_test).with_noise())
 
 
-def study(
-    splits: Callable[[str], int],
-    names: Iterable[str] = (),
-    only: Iterable[str] = (),
-    raw: bool = False,
-    workers: int = 1,
-) -> Iterator[tuple[str, dict]]:
-    """Measures of the methods on every split: (set, {shape, test, methods: {name: {measure: [...]}}}).
-
-    `splits` says how many of them a set has.
-    """
-    chosen = set(names)
-    sets = [data for data in datasets.available() if not chosen or data.name in chosen]
-    with ProcessPoolExecutor(workers) as pool:
-        jobs = [
-            (data, [pool.submit(one_split, data, seed, set(only), raw) for seed in range(splits(data.name))])
-            for data in sets
-        ]
-        for data, parts in jobs:
-            rows = [part.result() for part in parts]
-            columns = {
-                name: {key: [row[name][key] for row in rows] for key in rows[0][name]} for name in rows[0]
-            }
-            result = {"shape": data.shape, "test": data.test, "methods": columns}
-            print(tables.one_set(data.name, result), flush=True)
-            yield data.name, result
+def methods(data: datasets.DataSet) -> dict[str, peers.Method]:
+    """Ours and the peers that can be run on a set."""
+    own = {
+        "lbnn": lambda *split: forecast(lbnn.LBNNRegressor(), *split),
+        "lbnn, linear+rbf": lambda *split: forecast(lbnn.LBNNRegressor(kernel="linear+rbf"), *split),
+    }
+    return own | peers.methods(data.shape[2])
 
 
-def one_split(data: datasets.DataSet, seed: int, only: set[str], raw: bool) -> dict[str, dict[str, float]]:
-    """Measures of the methods (`only` these, or all) on one split, one after the other in one process."""
-    methods = {OURS: network, WITH_RBF: nonlinear_network, **peers.methods(data.shape[2], data.train)}
-    split = data.split(seed, raw)
-    with threadpoolctl.threadpool_limits(1):
-        return {name: timed(method, *split) for name, method in methods.items() if not only or name in only}
-
-
-def timed(method: peers.Method, X, Y, X_test, Y_test) -> dict[str, float]:
-    """Measures, and the CPU seconds of fit and prediction (mean and covariance; densities are not counted).
-
-    One thread runs, so that on an idle machine these are the seconds that pass.
-    """
+def measured(method: peers.Method, split: tuple[np.ndarray, ...]) -> dict[str, float]:
+    """Measures of a method on one split, and CPU seconds."""
     started = time.process_time()
-    result = method(X, Y, X_test)
-    seconds = time.process_time() - started
-    evidence = {"log evidence": float(result.log_evidence)} if isinstance(result, Mixture) else {}
-    return {**measures(result, Y_test), **evidence, "seconds": seconds}
+    with threadpoolctl.threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the scores tell
+        found = method(*split[:3])
+        seconds = time.process_time() - started
+        return measures(found, split[3]) | {"seconds": seconds}
+
+
+def table(data: datasets.DataSet, rows: list[dict[str, dict[str, float]]]) -> str:
+    """Means over splits with the errors of paired differences from the first method."""
+    lines = [f"{data.name} {data.shape}, {data.test} test points, {len(rows)} splits"]
+    names = list(rows[0])
+    for name in names:
+        cells = [f"{np.mean([row[name][key] for row in rows]):10.3f}" for key in (*MEASURES, "seconds")]
+        gaps = np.array([row[name]["joint"] - row[names[0]]["joint"] for row in rows])
+        mean, error = mean_and_error(gaps, data.shape[0], data.test) if len(rows) > 1 else (gaps[0], np.nan)
+        lines.append(f"  {name:24}{''.join(cells)}   joint less that of {names[0]} {mean:+.3f} ± {error:.3f}")
+    return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.real_data.study")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", help="which sets (all)")
-    parser.add_argument("--splits", type=int, default=SPLITS)
-    parser.add_argument("--workers", type=int, default=1, help="splits at once, one thread each")
-    parser.add_argument("--write", action="store_true", help="renew the documents")
-    parser.add_argument(
-        "--redraw", action="store_true", help="renew tables and figure from docs/results/real-data.json"
-    )
-    parser.add_argument("--raw", action="store_true", help="inputs as they are, as a newcomer gives them")
-    parser.add_argument(
-        "--method",
-        action="append",
-        default=[],
-        help="renew this method alone, on the splits that are stored; the others are kept (repeatable)",
-    )
+    parser.add_argument("--further", action="store_true")
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--methods", nargs="*", help="which methods (all)")
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    stored = ROOT / "docs" / "results" / "real-data.json"
-    document = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}
-    if not options.redraw:
-        _measure(document, stored if options.write else None, options)
-    if options.write or options.redraw:
-        tables.insert(ROOT / "docs" / "results" / "real-data.md", document)
-        tables.draw(ROOT / "docs" / "images" / "real-data.svg", document["sets"])
-
-
-def _measure(document: dict, stored: Path | None, options: argparse.Namespace) -> None:
-    """Renew the stored sets (those named or all), with raw columns, or some methods; saved set by set."""
-    part = document.setdefault("raw", {}) if options.raw else document
-    only = options.method or (RAW if options.raw else ())
-    if not (options.method or options.names):
-        part |= {"provenance": [], "splits": options.splits, "sets": {}}
-
-    def splits(name: str) -> int:
-        """Those that are stored, where one method is to be compared with the others of a set."""
-        known = part["sets"][name]["methods"] if options.method else {}
-        return max((len(each["joint"]) for each in known.values()), default=options.splits)
-
-    renewed = ", ".join(options.names)
-    if options.method:
-        renewed = f"{' and '.join(options.method)} on {renewed or 'all sets'}"
-    methods = "".join(f"--method {name!r} " for name in options.method)
-    command = f"python -m benchmarks.real_data.study {'--raw ' * options.raw}{methods}--write"
-    part["provenance"].append(provenance(command, renewed))
-    for name, result in study(splits, options.names, only, options.raw, options.workers):
-        methods = part["sets"].get(name, {"methods": {}})["methods"] | result["methods"]
-        part["sets"][name] = result | {"methods": methods}
-        if stored:
-            stored.write_text(json.dumps(_rounded(document), indent=1) + "\n", encoding="utf-8")
-    if stored:
-        stored.write_text(json.dumps(_rounded(document), indent=1) + "\n", encoding="utf-8")
-
-
-def _rounded(value):
-    """Five digits of every number."""
-    if isinstance(value, float):
-        return float(f"{value:.5g}")
-    if isinstance(value, dict):
-        return {key: _rounded(part) for key, part in value.items()}
-    return [_rounded(part) for part in value] if isinstance(value, (list, tuple)) else value
+    known = json.loads(options.out.read_text()) if options.out and options.out.exists() else {"sets": {}}
+    command = (
+        f"python -m benchmarks.real_data.study {'--further ' * options.further}--splits {options.splits}"
+    )
+    known["provenance"] = [*known.get("provenance", []), provenance(command)]
+    for data in further.available() if options.further else datasets.available():
+        if options.names and data.name not in options.names:
+            continue
+        rows = known["sets"].setdefault(data.name, [])
+        chosen = {n: f for n, f in methods(data).items() if not options.methods or n in options.methods}
+        for seed in range(len(rows), options.splits):
+            split = data.split(seed)
+            rows.append({name: measured(method, split) for name, method in chosen.items()})
+            if options.out:
+                options.out.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+        print(table(data, rows), flush=True)
 
 
 if __name__ == "__main__":

@@ -128,7 +128,7 @@ class Referee:
         return np.exp(np.stack([logs[:, self.band == k].sum(axis=1) for k in range(len(self.grams))], axis=1))
 
     def log_likelihood(self, x: Array) -> tuple[Array, Array, Array, Array]:
-        """Log likelihood (n,) of x (n, d), and over the noise E τ, E τ² and E 1/(τ + Σ_k λ_k ḡ_k) given it."""
+        """Log likelihood (n,) of x (n, d); over the noise E τ, E τ² and E 1/(τ + Σ_k λ_k ḡ_k) given it."""
         logs, noise, square, inverse = (np.empty(len(x)) for _ in range(4))
         scales = self.scales(x)
         for part in np.array_split(np.arange(len(x)), max(1, len(x) // 64)):

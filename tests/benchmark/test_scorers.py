@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.planted_faults import chains_from, hamiltonian
 from lbnn.benchmark import invariance, load, score
 from lbnn.benchmark.scorers.chains import effective_draws, effective_draws_about, split_r_hat
+from tests.referees.hamiltonian import chains_from, hamiltonian
 
 
 def exact_draws(name, seed=5, shape=(4, 250)):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import lbnn
-from benchmarks import ill_conditioned as campaign
 from lbnn._base.arrays import to_numpy
 from lbnn.data import decomposition
 from lbnn.data.decomposition import SmallerSide, singular_vectors
 from tests.helpers.libraries import every_library, put
+from tests.referees import ill_conditioned
 from tests.referees.sixty_digits import exact_data
 
 ALLOWED = 1e3  # times what one rounding of X does
@@ -339,21 +339,21 @@ def test_masked_values_of_given_targets_are_unknown():
 # ---------------------------------------------------------------------- a campaign
 
 
-SMALL = [seed for seed in range(30) if min(campaign.make_problem(seed).X.shape) <= 12]
+SMALL = [seed for seed in range(30) if min(ill_conditioned.make_problem(seed).X.shape) <= 12]
 
 
 @pytest.mark.parametrize("seed", SMALL)
 def test_random_problems(seed):
-    """Small ones of the campaign of docs/results/ill-conditioned.json."""
+    """Small ones of the campaign."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert campaign.judged(seed)["verdict"] != "WRONG"
+        assert ill_conditioned.judged(seed)["verdict"] != "WRONG"
 
 
 @pytest.mark.slow
 def test_many_random_problems():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rows = [campaign.judged(seed) for seed in range(1000, 1060)]
+        rows = [ill_conditioned.judged(seed) for seed in range(1000, 1060)]
     assert not [row for row in rows if row["verdict"] == "WRONG"]
     assert sum(row["verdict"] == "right" for row in rows) > 40

@@ -24,6 +24,7 @@ from lbnn.engines.verdict import (
     reaches,
     verdict,
 )
+from tests.helpers.problems import narrow_per_output
 
 CALL = Call(InferenceOptions(0.05, 0))
 
@@ -343,9 +344,7 @@ def test_groups_alike_by_chance_do_not_make_the_error_small():
 @pytest.mark.slow
 def test_errors_of_narrow_per_output_problems_hold():
     """Widths (3, 2), noise per output, ten seeds: one was off by 4.8 stated errors, nine were low."""
-    from benchmarks.narrow_per_output import problem
-
-    case = problem(6)
+    case = narrow_per_output(6)
     truth, truth_error = (
         -11.485258745905707,
         0.0024357058110401316,

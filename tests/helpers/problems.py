@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,3 +58,19 @@ def random_scale(outputs: int, seed: int) -> Array:
 def random_rotation(size: int, seed: int) -> Array:
     """Make an orthogonal matrix."""
     return np.linalg.qr(np.random.default_rng(seed).standard_normal((size, size)))[0]
+
+
+def narrow_per_output(number: int) -> dict[str, Any]:
+    """A random network with layers narrower than the outputs, and a noise precision of each output."""
+    rng = np.random.default_rng([number, 24])
+    outputs = int(rng.integers(2, 6))
+    widths = rng.integers(1, 9, size=int(rng.integers(1, 4)))
+    widths[rng.integers(len(widths))] = rng.integers(1, outputs)
+    p, inputs = int(rng.integers(1, 5)), int(rng.integers(2, 7))
+    return {
+        "widths": tuple(int(width) for width in widths),
+        "variances": tuple(float(each) for each in np.exp(0.5 * rng.normal(size=len(widths) + 1))),
+        "X": rng.normal(size=(p, inputs)),
+        "Y": math.exp(0.7 * rng.normal()) * rng.normal(size=(p, outputs)),
+        "beta": np.exp(rng.uniform(-1.5, 3.0, size=outputs)),
+    }

@@ -1,21 +1,16 @@
-"""random ill-conditioned problems of one output against sixty digits.
+"""Random ill-conditioned problems of one output against sixty digits.
 
 Inputs of every shape (2 to 60 examples and inputs) with one to five small singular values, 1e-2 to 1e-14 of
 the others; depth one to four; β from 1e-4 to 1e16 and ∞; with and without intercept; NumPy, array-api-strict
 and PyTorch; `from_inputs`, `from_gram`, `from_chunks` with one pass and two. The error of log evidence, means
 and variances is compared with what one rounding of every entry of X (or of the Gram matrix) does to the exact
 answer: at most a thousand times that is allowed, or a warning, or a refusal.
-
-    python -m benchmarks.ill_conditioned --problems 500 --out docs/results/ill-conditioned.json
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import warnings
-from collections import Counter
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -24,7 +19,6 @@ import numpy as np
 
 import lbnn
 from lbnn._base.arrays import to_numpy
-from lbnn._base.checkout import provenance
 from tests.referees.sixty_digits import ExactData, exact_data, exact_gram
 
 ALLOWED = 1e3  # times what one rounding does
@@ -186,48 +180,3 @@ def _or_none(problem: Problem, rng: np.random.Generator) -> dict[str, np.ndarray
         return exact_answers(problem, rng)
     except ValueError:
         return None
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ill_conditioned", description=__doc__)
-    parser.add_argument("--problems", type=int, default=500)
-    parser.add_argument("--first", type=int, default=0, help="seed of the first problem")
-    parser.add_argument("--out", help="a JSON file for the summary")
-    options = parser.parse_args()
-    rows = []
-    for seed in range(options.first, options.first + options.problems):
-        rows.append(judged(seed))
-        if rows[-1]["verdict"] == "WRONG":
-            print(rows[-1], flush=True)
-    summary = summarised(rows)
-    print(json.dumps(summary, indent=1))
-    if options.out:
-        with open(options.out, "w") as file:
-            command = (
-                f"python -m benchmarks.ill_conditioned --problems {options.problems} --out {options.out}"
-            )
-            json.dump({"provenance": [provenance(command)]} | summary, file, indent=1)
-            file.write("\n")
-
-
-def summarised(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Counts of verdicts, by way and by library, and the largest ratios of those that are right."""
-    ratios = sorted((row["ratio"] for row in rows if row["verdict"] == "right"), reverse=True)
-    return {
-        "problems": len(rows),
-        "allowed": ALLOWED,
-        "floor": FLOOR,
-        "verdicts": dict(Counter(row["verdict"] for row in rows)),
-        "by way": {way: dict(Counter(r["verdict"] for r in rows if r["way"] == way)) for way in WAYS},
-        "by library": {
-            name: dict(Counter(r["verdict"] for r in rows if r["library"] == name)) for name in LIBRARIES
-        },
-        "largest ratios": [round(ratio, 1) for ratio in ratios[:10]],
-        "median ratio": float(np.median(ratios)) if ratios else None,
-        "wrong": [row for row in rows if row["verdict"] == "WRONG"],
-        "refusals": sorted({row["message"][:80] for row in rows if row["verdict"] == "refused"}),
-    }
-
-
-if __name__ == "__main__":
-    main()
