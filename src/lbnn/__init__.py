@@ -43,6 +43,9 @@ if (
     from lbnn.scale.prior import ScalePrior as ScalePrior
     from lbnn.selection.grid import EvidenceGrid as EvidenceGrid
     from lbnn.selection.grid import evidence_grid as evidence_grid
+    from lbnn.sums import SumPosterior as SumPosterior
+    from lbnn.sums import SumPredictive as SumPredictive
+    from lbnn.sums import condition_sum as condition_sum
     from lbnn.sweeps.quantities import SweepQuantity as SweepQuantity
     from lbnn.sweeps.run import sweep as sweep
     from lbnn.sweeps.store import open_sweep as open_sweep
@@ -82,12 +85,15 @@ _HOME = {
     "ScaleMixture": "theories.scale_mixing",
     "ScalePrior": "scale.prior",
     "Spectrum": "data.spectrum",
+    "SumPosterior": "sums",
+    "SumPredictive": "sums",
     "SweepQuantity": "sweeps.quantities",
     "ViewPosterior": "views.posterior",
     "archive": "archive",
     "asymptotics": "asymptotics",
     "benchmark": "benchmark",
     "compare": "theories.comparison",
+    "condition_sum": "sums",
     "convergence": "convergence",
     "density_score": "estimator",
     "evidence_grid": "selection.grid",

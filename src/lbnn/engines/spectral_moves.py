@@ -727,35 +727,45 @@ def move_inner(
 
     The inverses in `chain` are kept up to date.
 
-    The density is |S|^{(ν_k − ν_{k+1} − m − 1)/2} exp(−½ tr(P S) − ½ tr(S⁻¹ M)), P = S_{k−1}⁻¹ and M =
-    S_{k+1} (FᵀF for the last).
-    With b = S_11⁻¹ S_1j and s = S_jj − bᵀ S_11 b for one index j and the others "1", b given s is Gaussian
-    with precision P_jj S_11 + M_11/s, and s given b is generalised inverse Gaussian.
+    Given its neighbours S_k is MGIG with P = S_{k−1}⁻¹ and M = S_{k+1} (FᵀF for the last).
     """
     columns = posterior.columns
     for k, matrices in enumerate(particles.inner):
         above, inverses = chain[k], chain[k + 1]
         last = k + 1 == posterior.layers
         after = np.eye(columns) * particles.values[:, None, :] if last else particles.inner[k + 1]
-        power = 0.5 * (posterior.degrees[k] - posterior.degrees[k + 1] - columns + 1)
-        for j in rng.permutation(columns):
-            rest = np.delete(np.arange(columns), j)
-            block = matrices[:, rest[:, None], rest]
-            after_block, after_row = after[:, rest[:, None], rest], after[:, rest, j, None]
-            cross = matrices[:, rest, j, None]
-            slope = np.linalg.solve(block, cross)
-            schur = matrices[:, j, j] - (slope * cross).sum(axis=(1, 2))
-            schur = schur[:, None, None]
-            precision = above[:, j, j, None, None] * block + after_block / schur
-            factor = np.asarray(np.linalg.cholesky(precision), float)
-            mean = solve_lower(factor, after_row / schur - block @ above[:, rest, j, None])
-            slope = solve_lower_transposed(factor, mean + rng.standard_normal(mean.shape))
-            square = ((after_block @ slope - 2 * after_row) * slope).sum(axis=(1, 2)) + after[:, j, j]
-            cross = block @ slope
-            matrices[:, rest, j] = matrices[:, j, rest] = cross[:, :, 0]
-            log_schur = draw_log_gig(power, above[:, j, j], np.maximum(square, _TINY), rng)
-            matrices[:, j, j] = np.exp(log_schur) + (slope * cross).sum(axis=(1, 2))
+        power = 0.5 * (posterior.degrees[k] - posterior.degrees[k + 1])
+        move_mgig(matrices, power, above, after, rng)
         inverses[:] = inverse(matrices)
+
+
+def move_mgig(matrices: Array, order: float, above: Array, after: Array, rng: np.random.Generator) -> None:
+    """Move matrices S (N, m, m) in place, in an order of rows that is random.
+
+    Each step leaves the MGIG density |S|^{order − (m + 1)/2} exp(−½ tr(P S) − ½ tr(S⁻¹ M)) invariant, with
+    P = `above` and M = `after`, (N, m, m).
+    With b = S_11⁻¹ S_1j and s = S_jj − bᵀ S_11 b for one index j and the others "1", b given s is Gaussian
+    with precision P_jj S_11 + M_11/s, and s given b is generalised inverse Gaussian.
+    """
+    columns = matrices.shape[1]
+    power = order - 0.5 * (columns - 1)
+    for j in rng.permutation(columns):
+        rest = np.delete(np.arange(columns), j)
+        block = matrices[:, rest[:, None], rest]
+        after_block, after_row = after[:, rest[:, None], rest], after[:, rest, j, None]
+        cross = matrices[:, rest, j, None]
+        slope = np.linalg.solve(block, cross)
+        schur = matrices[:, j, j] - (slope * cross).sum(axis=(1, 2))
+        schur = schur[:, None, None]
+        precision = above[:, j, j, None, None] * block + after_block / schur
+        factor = np.asarray(np.linalg.cholesky(precision), float)
+        mean = solve_lower(factor, after_row / schur - block @ above[:, rest, j, None])
+        slope = solve_lower_transposed(factor, mean + rng.standard_normal(mean.shape))
+        square = ((after_block @ slope - 2 * after_row) * slope).sum(axis=(1, 2)) + after[:, j, j]
+        cross = block @ slope
+        matrices[:, rest, j] = matrices[:, j, rest] = cross[:, :, 0]
+        log_schur = draw_log_gig(power, above[:, j, j], np.maximum(square, _TINY), rng)
+        matrices[:, j, j] = np.exp(log_schur) + (slope * cross).sum(axis=(1, 2))
 
 
 def draw_log_gig(power: float, rate: Array, inverse_rate: Array, rng: np.random.Generator) -> Array:
