@@ -23,11 +23,9 @@ from lbnn.free_noise.target import noise_variance
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.plain import PlainViews
 from lbnn.likelihood.views import ViewDesign, ViewLikelihood
-from lbnn.noise.covariance import NoiseCovariance
-from lbnn.noise.independent import IndependentNoise
-from lbnn.noise.kind import Noise
-from lbnn.noise.make import make_noise, noise_kind
+from lbnn.noise.make import given_noise, make_noise, noise_kind
 from lbnn.noise.missing import observed_likelihood, plain_formula, refilled
+from lbnn.noise.noise import Noise
 from lbnn.posterior import Posterior, WithoutData
 from lbnn.predict.predictive import Predictive
 from lbnn.predict.process import Process
@@ -311,7 +309,7 @@ class Network:
                 raise ValueError(
                     "with noise_covariance the noise is given, and beta must be None, got beta too"
                 )
-            return condition_with(self, spectrum, NoiseCovariance.given(noise_covariance, spectrum), options)
+            return condition_with(self, spectrum, given_noise(noise_covariance, spectrum), options)
         if noise_network.prior_variances[0] != 1:
             raise ValueError(
                 "the first layer of noise_network acts on inputs private to each example: its prior "
@@ -320,7 +318,7 @@ class Network:
         variance = noise_variance(beta)
         own = noise_network.scale_prior(spectrum.outputs)
         if not own.widths:  # a scale that is σ² I
-            known = IndependentNoise(variance + own.variance)
+            known = Noise.independent(variance + own.variance)
             return condition_with(self, spectrum, known, options)
         data, prior = spectrum.scaled(self.prior_variances[0]), self.scale_prior(spectrum.outputs)
         free = condition_free(prior, data, variance, own, options)

@@ -27,8 +27,8 @@ from lbnn.engines.conditioned import Conditioned
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.missing import PartialLikelihood
 from lbnn.likelihood.views import ViewLikelihood
-from lbnn.noise.kind import Noise
 from lbnn.noise.missing import level_shares, partial_likelihood
+from lbnn.noise.noise import Noise
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.feature_kernel import average_layer_kernel, average_layer_kernels
 from lbnn.predict.missing import (
@@ -212,7 +212,7 @@ class Posterior(Conditioned):
         law, root = self.inference.measure.law, self.noise.root
         assert isinstance(law, ExtendableLaw)
         more = self.spectrum.with_rows(explained, rest, values if root is None else values @ root.T)
-        ratio = law.log_ratio(self.noise.with_rows(more).likelihood(more)) + self.spectrum.log_jacobian
+        ratio = law.log_ratio(self.noise.likelihood(more)) + self.spectrum.log_jacobian
         return ratio if root is None else ratio + len(values) * float(np.linalg.slogdet(root)[1])
 
     def feature_kernel(

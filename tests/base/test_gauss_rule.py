@@ -12,7 +12,7 @@ import lbnn
 from lbnn._base import gauss_rule as rule
 from lbnn._base.gauss_rule import make_gauss_rule
 from lbnn.likelihood.gaussian import GaussianLikelihood
-from lbnn.noise.independent import IndependentNoise
+from lbnn.noise.noise import Noise
 from tests.helpers.problems import random_scale
 
 ROWS = 500
@@ -204,8 +204,8 @@ def test_posteriors_do_not_notice(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
         return several + one
 
-    assert IndependentNoise(0.1).likelihood(lbnn.Spectrum.from_inputs(X, Y)).gauss_rule is not None
+    assert Noise.independent(0.1).likelihood(lbnn.Spectrum.from_inputs(X, Y)).gauss_rule is not None
     with_rule = answers()
     monkeypatch.setattr("lbnn.data.spectrum.make_gauss_rule", lambda *_: None)
-    assert IndependentNoise(0.1).likelihood(lbnn.Spectrum.from_inputs(X, Y)).gauss_rule is None
+    assert Noise.independent(0.1).likelihood(lbnn.Spectrum.from_inputs(X, Y)).gauss_rule is None
     np.testing.assert_allclose(with_rule, answers(), rtol=1e-11)

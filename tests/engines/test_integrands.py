@@ -285,7 +285,7 @@ def test_a_bound_for_changes_of_the_gram_matrix():
         return stats.multivariate_normal(np.zeros(24), covariance).logpdf(Y.ravel())
 
     noise = make_noise("per_output", NOISES["per_output"], spectrum)
-    units, data_in_units = np.sqrt(noise.betas), replace(noise.in_units(spectrum), eigenvalue_error=1.0)
+    units, data_in_units = 1 / noise.deviations, replace(noise.in_units(spectrum), eigenvalue_error=1.0)
     bound = data_in_units._rounding_shares(1.0, units[:, None] * scale * units)[1]
     changes = []
     for _ in range(200):

@@ -12,7 +12,7 @@ import lbnn
 from lbnn import LBNNRegressor
 from lbnn.estimator.model import decompose
 from lbnn.estimator.targets import TargetUnits
-from lbnn.noise.coupled import CoupledNoise
+from lbnn.noise.noise import Noise
 from lbnn.selection import NoiseSpec, Shapes, condition, coupled, search
 from lbnn.selection import gaussian_process as gp
 from lbnn.selection.finite_width import network_evidence
@@ -92,9 +92,7 @@ def test_private_inputs_of_any_variance_are_a_diagonal_of_the_gram_matrix(p, inp
     problem, scale = make_problem(p, inputs, outputs, seed=0), random_scale(outputs, 1)
     targets = problem.columns
     spectrum = lbnn.Spectrum.from_inputs(problem.X, targets)
-    vectors = spectrum.project().explained / np.sqrt(spectrum.eigenvalues)
-    outside = targets - vectors @ spectrum.targets if spectrum.rank < p else np.zeros((0, outputs))
-    noise, private = CoupledNoise(2.5 * 0.3, outside), spectrum.scaled(2.5)
+    noise, private = Noise.coupled(2.5 * 0.3), spectrum.scaled(2.5)
     factor, eigen = noise.likelihood(private), [part[None] for part in np.linalg.eigh(scale)]
     gram = 2.5 * (problem.gram + 0.3 * np.eye(p))
     dense = dense_log_density(targets, np.zeros_like(targets), gram, scale)

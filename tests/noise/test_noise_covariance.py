@@ -9,7 +9,7 @@ import pytest
 from scipy import special
 
 import lbnn
-from lbnn.noise.covariance import NoiseCovariance
+from lbnn.noise.noise import Noise
 
 
 def test_one_output_has_the_evidence_of_its_noise_variance():
@@ -106,6 +106,6 @@ def test_an_outlying_row_of_steep_columns_is_that_of_draws_of_the_prior():
 
 
 def test_damaged_axes_are_refused():
-    arrays = {"noise.betas": np.ones(2), "noise.residuals": np.zeros(2), "noise.axes": np.ones((2, 2))}
+    arrays = {"noise.deviations": np.ones(2), "noise.axes": np.ones((2, 2))}
     with pytest.raises(ValueError, match="orthonormal"):
-        NoiseCovariance.unpacked({"kind": "free"}, arrays)
+        Noise.unpacked({"kind": "free", "variance": 1.0, "coupling": 0.0}, arrays)

@@ -13,7 +13,6 @@ from lbnn.cross_validation.cells import left_out_rows
 from lbnn.data.centring import CentredInputs, contrasts
 from lbnn.data.missing import MissingCells
 from lbnn.data.spectrum import Spectrum
-from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.missing import (
     level_shares,
     observed_likelihood,
@@ -22,6 +21,7 @@ from lbnn.noise.missing import (
     plain_elimination,
     refilled,
 )
+from lbnn.noise.noise import Noise
 from lbnn.predict.missing import CompletedProcess, ObservedProcess
 from lbnn.scale.measure import ScaleMeasure, Tails
 from tests.views import referee
@@ -77,7 +77,7 @@ def test_elimination_is_the_dense_gaussian_of_the_observed_cells(missing, beta):
     rows, outputs = (10, 3) if missing < 20 else (50, 6)
     X, Y, observed = table(rows, outputs, 60, missing)
     spectrum, cells = cells_of(X, Y, observed)
-    spectrum, cells = refilled(spectrum, cells, IndependentNoise(1 / beta))
+    spectrum, cells = refilled(spectrum, cells, Noise.independent(1 / beta))
     scale = scale_of(outputs) + 0.1 * np.eye(outputs)
     expected = dense(X, Y, observed, scale, 1 / beta)
     assert value_at(partial_likelihood(spectrum, cells, 1 / beta), scale) == pytest.approx(
@@ -149,7 +149,7 @@ def test_both_processes_predict_the_same(centred, weighted):
     X, Y, observed = table(14, 3, 5, 12)
     weights = np.random.default_rng(1).gamma(2.0, size=14) if weighted else None
     spectrum, cells = cells_of(X, Y, observed, weights, centred=centred)
-    spectrum, cells = refilled(spectrum, cells, IndependentNoise(0.3))
+    spectrum, cells = refilled(spectrum, cells, Noise.independent(0.3))
     scales = np.stack([scale_of(3, seed) for seed in range(3)])
     level = 0.3 / cells.weights.sum() if centred else 0.0
     likelihood = partial_likelihood(spectrum, cells, 0.3)

@@ -14,7 +14,6 @@ from scipy import special, stats
 
 import lbnn
 from lbnn.cross_validation.cells import left_out_rows
-from lbnn.noise.coupled import CoupledNoise
 from lbnn.noise.missing import (
     level_shares,
     observed_likelihood,
@@ -23,6 +22,7 @@ from lbnn.noise.missing import (
     plain_elimination,
     refilled,
 )
+from lbnn.noise.noise import Noise
 from lbnn.predict.missing import CompletedProcess, ObservedProcess
 from lbnn.scale.measure import ScaleMeasure, Tails
 from tests.views import referee
@@ -44,7 +44,7 @@ def coupled_table(rows, outputs, inputs, missing, weighted=False, centred=False)
     X, Y, observed = table(rows, outputs, inputs, missing)
     weights = np.random.default_rng(1).gamma(2.0, size=rows) if weighted else None
     spectrum, cells = cells_of(X, Y, observed, weights, centred=centred)
-    noise = CoupledNoise(NU, np.zeros((0, outputs)))
+    noise = Noise.coupled(NU)
     spectrum, cells = refilled(spectrum, cells, noise)
     return X, Y, observed, weights, spectrum, noise.table_data(spectrum, cells), cells
 
@@ -102,7 +102,7 @@ def test_both_processes_are_dense_gaussians(centred, weighted):
     other = ObservedProcess.of(cells, cells.rows(data), cells.features(data), 0.0, scale[None])
     test = np.random.default_rng(5).normal(size=(4, 5))
     centre = own @ X / own.sum() if centred else np.zeros(5)
-    noise = CoupledNoise(NU, np.zeros((0, 3)))
+    noise = Noise.coupled(NU)
     projection = noise.transform_projection(spectrum.project(test - centre), spectrum).shifted(share * NU)
     points = np.pad(projection.explained, ((0, 0), (0, data.rank - spectrum.rank)))
     # a level of wide prior in the place of a flat one

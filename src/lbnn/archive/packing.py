@@ -27,9 +27,8 @@ from lbnn.engines.signal_noise import SignalNoiseInference
 from lbnn.engines.target import ScaleLikelihood, Target
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.views import ViewDesign, ViewLikelihood
-from lbnn.noise.kind import Noise
-from lbnn.noise.make import unpack_noise
 from lbnn.noise.missing import observed_likelihood
+from lbnn.noise.noise import Noise
 from lbnn.scale.bartlett import product
 from lbnn.scale.draws import Draws
 from lbnn.scale.measure import ScaleMeasure, Tails
@@ -199,7 +198,7 @@ def _unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Parts:
         expected = np.intp if name == "draws.groups" else np.float64
         _require(array.dtype == expected, f"{name} of dtype {array.dtype}")
     prior = _unpack_prior(header)
-    spectrum, noise = _unpack_spectrum(header["spectrum"], arrays), unpack_noise(header["noise"], arrays)
+    spectrum, noise = _unpack_spectrum(header["spectrum"], arrays), Noise.unpacked(header["noise"], arrays)
     _require(spectrum.outputs == prior.outputs, "outputs of network and targets differ")
     missing = _unpack_missing(header, arrays)
     data: ScaleLikelihood = noise.likelihood(spectrum)

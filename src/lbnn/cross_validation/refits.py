@@ -63,9 +63,8 @@ class Refits:
         messages: tuple[str, ...] = ()
         quadrature = whole._left_out_draws.line is not None
         if quadrature:
-            prior, noise = whole.prior, whole.noise.with_rows(spectrum)
-            anew = infer_quadrature(prior, noise.likelihood(spectrum), True)
-            without, messages = replace(without, noise=noise, inference=anew), anew.diagnostics.messages
+            anew = infer_quadrature(whole.prior, whole.noise.likelihood(spectrum), True)
+            without, messages = replace(without, inference=anew), anew.diagnostics.messages
         part = without._predictive_at(point).parts[0]
         root = part.draws.root
         part = part.affine(self.matrix if root is None else self.matrix @ root, 0.0, level)

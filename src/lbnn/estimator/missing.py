@@ -26,8 +26,8 @@ from lbnn.estimator.model import FittedModel, log_unit_jacobian
 from lbnn.estimator.shares import ShareSearch, means_and_intervals
 from lbnn.estimator.targets import TargetUnits
 from lbnn.network import Network, table_posterior
-from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.missing import with_targets
+from lbnn.noise.noise import Noise
 from lbnn.posterior import Posterior
 from lbnn.selection import Candidate, EvidenceData, NoiseSpec, coupled
 
@@ -97,7 +97,7 @@ def condition_table(filled: FilledData, candidate: Candidate, options: Inference
     network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
     spectrum = data.whitened(h).scaled(network.prior_variances[0])
     cells, prior = filled.table.cells(filled.inner, h), network.scale_prior(spectrum.outputs)
-    noise = coupled(data).noise_at(h) if candidate.coupled else IndependentNoise(1.0)
+    noise = coupled(data).noise_at(h) if candidate.coupled else Noise.independent(1.0)
     return table_posterior(prior, spectrum, noise, cells, options)
 
 

@@ -18,8 +18,7 @@ from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.missing import PartialLikelihood
 from lbnn.likelihood.plain import PlainCells, PlainElimination, PlainFormula
 from lbnn.likelihood.views import CellDesign, ViewLikelihood
-from lbnn.noise.independent import IndependentNoise
-from lbnn.noise.kind import Noise
+from lbnn.noise.noise import Noise
 
 _DENSE_WORK = 5e8  # operations, some 50 ms, up to which the integrand is compared with the dense covariance
 _MOST_WORK = 5e10  # ... and beyond which with nothing
@@ -49,7 +48,7 @@ def observed_likelihood(
 
 def partial_likelihood(spectrum: Spectrum, cells: MissingCells, noise: float) -> PartialLikelihood:
     """By eliminating the missing cells from the complete table."""
-    complete = IndependentNoise(noise).likelihood(spectrum)
+    complete = Noise.independent(noise).likelihood(spectrum)
     complete = replace(complete, gauss_rule=None, log_jacobian=0.0)
     rows, outputs = cells.cells
     lacking, position = np.unique(rows, return_inverse=True)
@@ -118,7 +117,7 @@ def plain_formula(spectrum: Spectrum, cells: MissingCells, noise: float) -> Plai
 def plain_elimination(spectrum: Spectrum, cells: MissingCells, noise: float) -> PlainElimination:
     """The complete table less the missing cells, each by dense algebra."""
     fast = partial_likelihood(spectrum, cells, noise)
-    complete = replace(IndependentNoise(noise).plain_likelihood(spectrum), log_jacobian=0.0)
+    complete = replace(Noise.independent(noise).plain_likelihood(spectrum), log_jacobian=0.0)
     rows, outputs = fast.rows, fast.outputs
     unseen = fast.unseen[np.ix_(rows, rows)] * (outputs[:, None] == outputs)
     return PlainElimination(

@@ -17,7 +17,7 @@ import numpy as np
 from lbnn._base.types import Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.root import Scatter
-from lbnn.noise.coupled import CoupledNoise
+from lbnn.noise.noise import Noise
 from lbnn.selection.data import EvidenceData
 from lbnn.selection.parameters import NOISE_RANGE
 
@@ -48,9 +48,9 @@ class CoupledData(EvidenceData):
         growth = self.spectrum.examples * (self.outputs - outside) - self.outputs * self.spectrum.rank
         return inside == self.outputs and growth <= 0
 
-    def noise_at(self, h: Array) -> CoupledNoise:
+    def noise_at(self, h: Array) -> Noise:
         """Noise of the covariance L in whitened units, at h (n_d + 1,)."""
-        return CoupledNoise(1.0, self.outside / np.exp(h[:-1] / 2))
+        return Noise.coupled(1.0)
 
     def likelihood(self, h: Array) -> GaussianLikelihood:
         """log p(Y_w | L) at h (n_d + 1,), from n_d rows."""

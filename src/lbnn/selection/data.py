@@ -23,8 +23,7 @@ from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.hidden_kernel import dual
 from lbnn.likelihood.root import Gaussian, RootLikelihood, Scatter
-from lbnn.noise.independent import IndependentNoise
-from lbnn.noise.kind import Noise
+from lbnn.noise.noise import Noise
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class EvidenceData:
 
     def noise_at(self, h: Array) -> Noise:
         """The noise of whitened data, at h (n_d + 1,)."""
-        return IndependentNoise(self.noise_variance)
+        return Noise.independent(self.noise_variance)
 
     def log_jacobian(self, h: Array) -> float:
         """−(p/2) Σ_j log u_j at h (n_d + 1,), from densities of whitened targets to those of targets."""

@@ -14,7 +14,7 @@ from lbnn._base.types import Array, Mask
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines.quadrature import integrate_over_noise
 from lbnn.network import Network
-from lbnn.noise.independent import IndependentNoise
+from lbnn.noise.noise import Noise
 
 _FEWEST = 3  # noise variances from which batching pays
 
@@ -112,7 +112,7 @@ def _batch(network: Network, spectrum: Spectrum, betas: Array, answers: Array, s
     if not network.widths or not spectrum.rank or len(inside) < _FEWEST:
         return
     prior = network.scale_prior(1)
-    likelihoods = [IndependentNoise(1 / beta).likelihood(spectrum) for beta in betas[inside]]
+    likelihoods = [Noise.independent(1 / beta).likelihood(spectrum) for beta in betas[inside]]
     found, accurate = integrate_over_noise(prior.log_scale_law, likelihoods)
     if not accurate:
         return

@@ -26,7 +26,7 @@ from lbnn.engines import Diagnostics, ScaleInference
 from lbnn.engines.quadrature import QuadratureLaw, messages
 from lbnn.likelihood.existence import require_invertible_gram
 from lbnn.likelihood.gaussian import GaussianLikelihood
-from lbnn.noise.independent import IndependentNoise
+from lbnn.noise.noise import Noise
 from lbnn.posterior import Posterior
 from lbnn.scale.measure import Exponent, ScaleMeasure, Tails
 from lbnn.scale.prior import ScalePrior
@@ -108,7 +108,7 @@ class ScaleMixture:
         warn_of(diagnostics.messages)
         log_evidence = law.scalar.likelihood.log_constant + nodes.log_total
         inference = ScaleInference(measure, log_evidence, 0.0, diagnostics)
-        return Posterior(ScalePrior((), spectrum.outputs), spectrum, IndependentNoise(1 / beta), inference)
+        return Posterior(ScalePrior((), spectrum.outputs), spectrum, Noise.independent(1 / beta), inference)
 
 
 @dataclass(frozen=True)

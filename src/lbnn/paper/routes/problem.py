@@ -13,7 +13,7 @@ from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
 from lbnn.likelihood.gaussian import GaussianLikelihood
-from lbnn.noise.independent import IndependentNoise
+from lbnn.noise.noise import Noise
 from lbnn.paper.routes import dense, scale_laws
 from lbnn.posterior import Posterior
 from lbnn.scale.measure import ScaleMeasure
@@ -102,7 +102,7 @@ class ScaleAtoms:
         inference = ScaleInference(measure, 0.0, 0.0, Diagnostics("report", math.inf))
         prior = ScalePrior((width,), self.scales.shape[1])
         return Posterior(
-            prior, Spectrum.from_inputs(problem.X, problem.Y), IndependentNoise(1 / beta), inference
+            prior, Spectrum.from_inputs(problem.X, problem.Y), Noise.independent(1 / beta), inference
         )
 
 

@@ -11,7 +11,7 @@ from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.network import Network
-from lbnn.noise.independent import IndependentNoise
+from lbnn.noise.noise import Noise
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.theories.limits.wide_prior import WidePrior
 
@@ -47,7 +47,7 @@ class Setting:
     @property
     def likelihood(self) -> GaussianLikelihood:
         """log p(Y | L)."""
-        return IndependentNoise(self.noise_variance).likelihood(self.spectrum)
+        return Noise.independent(self.noise_variance).likelihood(self.spectrum)
 
     @property
     def wide_prior(self) -> WidePrior:
