@@ -35,7 +35,8 @@ def made(outputs):
     laws = {
         "network": inner,
         "prior": network.prior(X_test, outputs, **quick),
-        "theory": lbnn.asymptotics.infinite_width(network, X, Y, 4.0).predict(X_test),
+        "theory": lbnn.asymptotics.infinite_width(network, X, Y, 4.0, order=0).predict(X_test),
+        "expansion": lbnn.asymptotics.infinite_width(network, X, Y, 4.0).predict(X_test),
         "scale mixture": lbnn.ScaleMixture().condition(X, Y, 4.0).predict(X_test),
         "coupled": network.condition(X, Y, 4.0, noise="coupled", **quick).predict(X_test),
         "affine": certain,

@@ -78,7 +78,8 @@ def test_wide_kernel_as_printed(beta: float) -> None:
 @pytest.mark.parametrize("beta", [0.7, math.inf])
 def test_wide_predictive_is_the_gaussian_process(beta: float) -> None:
     """Mean, covariance and evidence are those of depth one with the product of all variances."""
-    theory = asymptotics.infinite_width(lbnn.Network((5, 7), (1.3, 0.6, 1.7)), DATA.X, DATA.Y, beta)
+    net = lbnn.Network((5, 7), (1.3, 0.6, 1.7))
+    theory = asymptotics.infinite_width(net, DATA.X, DATA.Y, beta, order=0)
     flat = lbnn.Network((), (1.3 * 0.6 * 1.7,)).condition(DATA.X, DATA.Y, beta)
     own, expected = theory.predict(DATA.X_test), flat.predict(DATA.X_test)
     np.testing.assert_allclose(own.mean, expected.mean, rtol=1e-11)
@@ -93,7 +94,7 @@ def test_proportional_at_infinite_width(beta: float) -> None:
     for n in (10**4, 10**5):
         net = lbnn.Network((n, 2 * n), (1.3, 0.6, 1.7))
         saddle = asymptotics.proportional(net, DATA.X, DATA.Y, beta=beta)
-        wide = asymptotics.infinite_width(net, DATA.X, DATA.Y, beta)
+        wide = asymptotics.infinite_width(net, DATA.X, DATA.Y, beta, order=0)
         scales.append(relative(saddle.scale.mean, wide.scale.mean))
         kernels.append(relative(saddle.feature_kernel(layer=2), wide.feature_kernel(layer=2)))
     assert scales[0] / scales[1] == pytest.approx(10, rel=0.05)
@@ -189,6 +190,7 @@ def test_infinite_data_rate(widths: tuple[int, ...]) -> None:
 
 EVERY: dict[str, Theories] = {
     "infinite width": lambda net, X, Y, beta: asymptotics.infinite_width(net, X, Y, beta),
+    "infinite width, order 0": lambda net, X, Y, beta: asymptotics.infinite_width(net, X, Y, beta, order=0),
     "infinite data": lambda net, X, Y, beta: asymptotics.infinite_data(net, X, Y),
     "proportional": lambda net, X, Y, beta: asymptotics.proportional(net, X, Y),
     "first order": lambda net, X, Y, beta: asymptotics.proportional_expansion(net, X, Y),

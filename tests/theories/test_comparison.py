@@ -33,7 +33,8 @@ def test_rows_by_hand(data: Problem, beta: float) -> None:
     exact = net.condition(data.X, data.Y, beta, seed=3)
     theories = {
         "proportional": asymptotics.proportional(net, data.X, data.Y, beta=beta),
-        "infinite width": asymptotics.infinite_width(net, data.X, data.Y, beta),
+        "infinite width": asymptotics.infinite_width(net, data.X, data.Y, beta, order=0),
+        "infinite width, order 1": asymptotics.infinite_width(net, data.X, data.Y, beta),
         "many outputs": asymptotics.many_outputs(net, data.X, data.Y, beta=beta),
     }
     kernel = exact.feature_kernel()
@@ -71,6 +72,7 @@ def test_applicable_theories() -> None:
     wide = lbnn.compare(lbnn.Network((25,)), ONE.X, ONE.Y, math.inf, quantities=("scale",))
     assert set(wide.theories) == {
         "infinite width",
+        "infinite width, order 1",
         "infinite data",
         "proportional",
         "proportional, as printed",
@@ -79,13 +81,15 @@ def test_applicable_theories() -> None:
     }
     assert wide.left_out == {}
     warm = lbnn.compare(lbnn.Network((25,)), ONE.X, ONE.Y, 2.0, quantities=("scale",))
-    assert set(warm.theories) == {"infinite width", "proportional", "many outputs"}
+    assert set(warm.theories) == set(wide.theories) - set(warm.left_out)
+    assert len(warm.theories) == 4
     assert all("zero temperature" in reason for reason in warm.left_out.values())
     narrow = lbnn.compare(lbnn.Network((15,)), ONE.X, ONE.Y, math.inf, quantities=("scale",))
     assert "fewer examples" in narrow.left_out["proportional, first order"]
     bottleneck = lbnn.compare(lbnn.Network((1,)), TWO.X, TWO.Y, 2.0, quantities=("kernel",), target_error=0.2)
     assert set(bottleneck.theories) == {"infinite width", "many outputs"}
     assert "at least n_d" in bottleneck.left_out["proportional"]
+    assert "use order=0" in bottleneck.left_out["infinite width, order 1"]
 
 
 def test_table() -> None:
@@ -94,12 +98,12 @@ def test_table() -> None:
     lines = result.table().splitlines()
     assert lines[0].split()[0] == "theory"
     assert all(quantity in lines[0] for quantity in QUANTITIES)
-    assert [line[:26].strip() for line in lines[1:5]] == [*result.theories, "Monte Carlo"]
+    assert [line[:26].strip() for line in lines[1:6]] == [*result.theories, "Monte Carlo"]
     many = next(line for line in lines if line.startswith("many outputs"))
     assert many[26:].split()[2] == "–"
     wide = next(line for line in lines if line.startswith("infinite width"))
     assert float(wide[26:].split()[0]) == pytest.approx(result.error("infinite width", "kernel"), rel=0.05)
-    assert lines[5:] == [f"{name}: {reason}" for name, reason in result.left_out.items()]
+    assert lines[6:] == [f"{name}: {reason}" for name, reason in result.left_out.items()]
 
 
 def test_notebooks_see_a_table() -> None:

@@ -191,7 +191,7 @@ def _cached_errors(state: State, quantity: str, size: int) -> Errors:
 
 # ---------------------------------------------------------------------- picture
 
-_MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "hex")
+_MARKERS = ("circle", "circle_dot", "square", "triangle", "diamond", "inverted_triangle", "hex")
 _SMALLEST = 1e-12  # smaller errors stand at the lower edge
 
 
@@ -210,7 +210,7 @@ class TheoriesPicture:
         )
         self._ticks = made.xaxis.ticker = FixedTicker(ticks=[])
         self._curves: dict[str, ColumnDataSource] = {}
-        for name, colour, marker in zip(THEORIES, COLOURS, _MARKERS, strict=True):
+        for name, colour, marker in zip(THEORIES, (*COLOURS, INK), _MARKERS, strict=True):
             source = self._curves[name] = ColumnDataSource({each: [] for each in ("x", "y", "low", "high")})
             made.line("x", "y", source=source, color=colour, line_width=2, legend_label=name)
             dots = made.scatter(

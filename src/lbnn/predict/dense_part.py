@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from lbnn._base.arrays import HOST, Device
 from lbnn._base.blocks import blocks
@@ -203,6 +204,12 @@ class DensePart(Outputs):
         )
         return np.asarray((flat.reshape(deviations.shape[:2]) - self.log_volume)[some])
 
+    def tail_terms(self, values: Array, some: Any, sign: float) -> Array:
+        """Log probabilities below (sign 1) or above (−1) values (p̂,) of one output given draws, (m, p̂)."""
+        means, deviations = self.gaussians(full=False)
+        scores = (values - means[:, :, 0]) / deviations[:, :, 0]
+        return np.asarray(special.log_ndtr(sign * scores)[some])
+
     def joint_terms(self, values: Array) -> Terms:
         """Log densities of values (p̂, q) at all points together given draws, (m, 1)."""
         inner = self.inner(values)
@@ -223,7 +230,9 @@ class DensePart(Outputs):
         return lambda part, rows, some: found[some]
 
     def finite(self, source: Array) -> bool:
-        """Not offered for J (p̂, q): where it is infinite depends on scales that no draw reaches."""
+        """Of J (p̂, q): always for one Gaussian; else that depends on scales that no draw reaches."""
+        if self.deterministic:
+            return True
         raise ValueError(
             "moment generating functions are not available for draws without common axes, which do not say "
             "where they are infinite: use characteristic, which exists everywhere"

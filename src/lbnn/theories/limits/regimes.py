@@ -14,6 +14,7 @@ from lbnn.data.projection import Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.existence import require_invertible_gram
 from lbnn.network import Network
+from lbnn.theories.limits.first_order import to_first_order
 from lbnn.theories.limits.kernel_saddle import many_output_theory
 from lbnn.theories.limits.saddle import find_saddle
 from lbnn.theories.limits.setting import Setting
@@ -21,21 +22,28 @@ from lbnn.theories.limits.single_scale import at_infinite_width, from_scale
 from lbnn.theories.limits.theory import Theory
 
 
-def infinite_width(net: Network, X: ArrayLike, Y: ArrayLike, beta: float) -> Theory:
-    """n → ∞ at fixed p, n_d: the Gaussian process, with the kernels to first order in 1/n (eqn:37).
+def infinite_width(net: Network, X: ArrayLike, Y: ArrayLike, beta: float, *, order: int = 1) -> Theory:
+    """n → ∞ at fixed p, n_d: the Gaussian process, and the leading corrections to it (eqn:37).
 
     Parameters
     ----------
     net : Network
-        At least one hidden layer; the widths enter the kernels only.
+        At least one hidden layer.
     X : (p, n0)
     Y : (p,) or (p, n_d)
     beta : float in [0, inf]
+    order : {0, 1}
+        1: scale, predictor and evidence to first order in 1/n; 0: those of the Gaussian process. Kernels are
+        to first order in both, since in the limit itself they do not depend on the data.
 
     Returns
     -------
     Theory
         ⟨K_ℓ⟩ = v_ℓ [G + (Σ_{k≤ℓ} n_d/n_k) G Γ⁻¹(G_yy − Γ)Γ⁻¹ G] with Γ = G + I/β where all variances are one.
+        With one output and v = Σ_ℓ 2/n_ℓ the mean of a predictor with the value μ(λ) at scale λ is
+        μ(1) + v [μ′ℓ′ + ½ μ″] at λ = 1, where ℓ(λ) = log p(y | λ); several outputs have gradients and a
+        Laplacian over L instead. At order one `predict` gives the Gaussian law that has this mean and
+        covariance; that the exact law is not Gaussian is itself a correction of order 1/n.
 
     Examples
     --------
@@ -43,12 +51,17 @@ def infinite_width(net: Network, X: ArrayLike, Y: ArrayLike, beta: float) -> The
     >>> rng = np.random.default_rng(0)
     >>> X, y = rng.normal(size=(5, 9)), rng.normal(size=5)
     >>> net = lbnn.Network(widths=(1000, 1000))
-    >>> exact = net.condition(X, y, beta=2.0).feature_kernel(layer=2)
-    >>> theory = lbnn.asymptotics.infinite_width(net, X, y, beta=2.0).feature_kernel(layer=2)
-    >>> bool(np.abs(exact - theory).max() < 1e-4)
+    >>> exact = net.condition(X, y, beta=2.0)
+    >>> theory = lbnn.asymptotics.infinite_width(net, X, y, beta=2.0)
+    >>> bool(np.abs(exact.feature_kernel(layer=2) - theory.feature_kernel(layer=2)).max() < 1e-4)
+    True
+    >>> bool(np.abs(exact.predict().mean - theory.predict().mean).max() < 1e-4)
     True
     """
-    return wide(as_setting(net, Spectrum.from_inputs(X, Y), beta))
+    if order not in (0, 1) or isinstance(order, bool):
+        raise ValueError(f"order must be 0 or 1, got {order!r}")
+    setting = as_setting(net, Spectrum.from_inputs(X, Y), beta)
+    return corrected(setting) if order else wide(setting)
 
 
 def infinite_data(net: Network, X: ArrayLike, Y: ArrayLike, beta: float = math.inf) -> Theory:
@@ -197,9 +210,14 @@ def as_setting(net: Network, spectrum: Spectrum, beta: float) -> Setting:
 
 
 def wide(setting: Setting) -> Theory:
-    """Infinite width: L = v I."""
+    """Infinite width: L = v I, with kernels to first order in 1/n, as the paper has them (eqn:37)."""
     scale = setting.variance * np.eye(setting.spectrum.outputs)
     return at_infinite_width("infinite width", setting, setting.log_likelihood(scale))
+
+
+def corrected(setting: Setting) -> Theory:
+    """Infinite width, with everything to first order in 1/n."""
+    return to_first_order("infinite width, order 1", wide(setting), setting)
 
 
 def large_data(setting: Setting) -> Theory:
@@ -284,6 +302,7 @@ def dual_saddle(setting: Setting) -> Theory:
 #: Every theory, in the order of the paper.
 THEORIES = {
     "infinite width": wide,
+    "infinite width, order 1": corrected,
     "infinite data": large_data,
     "proportional": renormalised,
     "proportional, as printed": printed,
