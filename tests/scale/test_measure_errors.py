@@ -57,6 +57,22 @@ def test_deterministic_atoms_have_no_error() -> None:
     assert not np.asarray(measure.mean_error).any()
 
 
+def test_error_of_the_inverse_mean_is_the_spread_of_repetitions() -> None:
+    """Inverses of independent draws of I + A Aᵀ/3: root mean square of errors in stated errors."""
+    rng = np.random.default_rng(3)
+    roots = rng.standard_normal((200, GROUPS * EACH, 2, 2))
+    scales = np.eye(2) + roots @ roots.swapaxes(2, 3) / 3
+    truth = np.linalg.inv(scales).mean(axis=(0, 1))
+    measures = [measure_of(each) for each in scales]
+    z = [(np.asarray(each.inverse_mean) - truth) / np.asarray(each.inverse_mean_error) for each in measures]
+    assert np.sqrt((np.array(z) ** 2).mean()) == pytest.approx(1.0, abs=0.12)  # of 600 entries, ±3%
+
+
+def test_nodes_of_quadrature_have_no_error_of_the_inverse() -> None:
+    measure = ScaleMeasure(np.full((3, 2, 2), 0.5) + np.eye(2), np.full(3, 1 / 3), False)
+    assert not np.asarray(measure.inverse_mean_error).any()
+
+
 def test_atoms_of_weight_zero_do_not_count() -> None:
     """A draw whose weight is zero in double precision may have a singular scale."""
     groups = np.array([0, 0, 1, 1])

@@ -172,8 +172,20 @@ class ScaleMeasure:
         """E L⁻¹, (n_d, n_d); infinite (on the diagonal, undefined off it) where the integral diverges."""
         if not self.tails.inverse_mean_exists:
             return self._shaped(np.where(np.eye(self.scales.shape[1]) > 0, np.inf, np.nan))
+        return self._shaped(self.average(self._inverses))
+
+    @property
+    def inverse_mean_error(self) -> Array | float:
+        """Monte Carlo standard error of `inverse_mean`, (n_d, n_d); undefined where E L⁻¹ is infinite."""
+        if not self.tails.inverse_mean_exists:
+            return self._shaped(np.full(self.scales.shape[1:], np.nan))
+        return self._shaped(self.standard_error(self._inverses))
+
+    @property
+    def _inverses(self) -> Array:
+        """L⁻¹ of every atom, (m, n_d, n_d)."""
         values, vectors = self.eigen
-        return self._shaped(self.average((vectors / values[:, None, :]) @ vectors.swapaxes(1, 2)))
+        return (vectors / values[:, None, :]) @ vectors.swapaxes(1, 2)
 
     def expect(self, fn: Callable[[Array], Any]) -> Any:
         """E fn(L) for fn of one atom: a matrix (n_d, n_d), or a number when Y was one-dimensional."""
