@@ -17,8 +17,8 @@ import lbnn
 from lbnn._base.files import write_atomically
 from lbnn.cli.app import app
 from lbnn.cli.columns import numbers
-from lbnn.cli.document import Document, Grid, Section
 from lbnn.cli.reading import read_table
+from lbnn.plots.page import Document, Grid, Section
 
 RUNNER = CliRunner()
 FEATURES = [f"x{j}" for j in range(6)]

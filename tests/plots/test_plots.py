@@ -124,7 +124,7 @@ def test_input_gram_carries_the_first_variance(data):
 
 
 def test_size_curves_draw_bars_of_two_errors_and_the_slope():
-    from lbnn.paper.curves import size_curves
+    from lbnn.paper.figures import size_curves
 
     _, own = plt.subplots()
     ax = size_curves(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,13 +13,14 @@ import typer
 from lbnn import plots
 from lbnn._base.files import text_writer
 from lbnn.cli.columns import Examples
-from lbnn.cli.document import Document, Grid, Picture, Section
 from lbnn.cli.files import write_together
 from lbnn.cli.modelling import BY_EVIDENCE, ModelOptions, counted, shown, shown_widths
 from lbnn.cli.models import model_writer
 from lbnn.cli.problems import BadInputError, console, working
 from lbnn.cli.provenance import origin, origin_section, print_json, table_section
 from lbnn.estimator import BandedRegressor
+from lbnn.plots._style import plain
+from lbnn.plots.page import Document, Grid, Part, Picture, Section, drawing, svg
 
 _MOST_TARGETS = 6  # whose shares are drawn
 
@@ -118,7 +118,7 @@ def _band(text: str, features: list[str]) -> tuple[str, list[str]]:
 def bands_report(model: Any, names: list[str], unused: list[str], title: str) -> Document:
     """The document for a fitted `BandedRegressor`."""
     intervals = model.band_share_intervals(0.9)
-    lines: list[str | Grid | Picture] = [
+    lines: list[Part] = [
         counted(len(model._targets), model.n_features_in_, len(names)),
         f"Networks of widths {shown_widths(model.widths_)} for {len(model.band_names_)} bands; "
         f"{np.count_nonzero(model.ok_)} of {len(names)} targets have reached the target error",
@@ -147,11 +147,9 @@ def _picture(model: Any, names: list[str]) -> str:
     from matplotlib.figure import Figure
 
     drawn = names[:_MOST_TARGETS]
-    figure = Figure(figsize=(3.2 * len(drawn), 2.6), layout="constrained")
-    axes = figure.subplots(1, len(drawn), squeeze=False)
-    for target, (name, own) in enumerate(zip(drawn, axes[0], strict=True)):
-        plots.band_shares(model.fit_, target, own, names=model.band_names_).set_title(name)
-    page = io.StringIO()
-    figure.savefig(page, format="svg", metadata={"Date": None})
-    svg = page.getvalue()
-    return svg[svg.index("<svg") :]
+    with drawing():
+        figure = Figure(figsize=(3.2 * len(drawn), 2.6), layout="constrained")
+        axes = figure.subplots(1, len(drawn), squeeze=False)
+        for target, (name, own) in enumerate(zip(drawn, axes[0], strict=True)):
+            plots.band_shares(model.fit_, target, own, names=model.band_names_).set_title(plain(name))
+        return svg(figure)

@@ -12,13 +12,13 @@ import typer
 from lbnn._base.files import write_atomically
 from lbnn._base.types import Array
 from lbnn.cli.columns import TableOptions, read_examples
-from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
 from lbnn.cli.modelling import counted
 from lbnn.cli.options import Debug, Force, Seed, numbers_of, with_groups
 from lbnn.cli.problems import BadInputError, console, working
 from lbnn.cli.reading import Reading
 from lbnn.network import Network
+from lbnn.plots.page import Grid, show_grid
 from lbnn.theories.comparison import Comparison
 from lbnn.theories.comparison import compare as compare_theories
 from lbnn.theories.discrepancy import QUANTITIES

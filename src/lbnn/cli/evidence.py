@@ -13,7 +13,6 @@ import typer
 from lbnn._base.files import write_atomically
 from lbnn._base.warn import collected
 from lbnn.cli.columns import TableOptions, read_examples
-from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
 from lbnn.cli.modelling import (
     BY_EVIDENCE,
@@ -35,6 +34,7 @@ from lbnn.cli.problems import BadInputError, console, warn_once
 from lbnn.cli.provenance import origin, print_json
 from lbnn.cli.reading import Reading
 from lbnn.estimator import LBNNRegressor
+from lbnn.plots.page import Grid, show_grid
 
 EXAMPLES = """
 [bold]Examples[/bold]

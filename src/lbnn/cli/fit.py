@@ -11,7 +11,6 @@ from lbnn._base.files import text_writer
 from lbnn._base.warn import collected
 from lbnn.cli.bands import fit_bands
 from lbnn.cli.columns import Examples, Preparation, TableOptions, read_examples
-from lbnn.cli.document import REPORT_FORMATS
 from lbnn.cli.files import check_outputs, check_suffix, tell_written, write_together
 from lbnn.cli.fit_report import brief_report, full_report
 from lbnn.cli.fit_results import FitResults, Rows
@@ -38,6 +37,7 @@ from lbnn.cli.problems import BadInputError, console, warn_once, working
 from lbnn.cli.provenance import origin, print_json
 from lbnn.cli.reading import Reading
 from lbnn.estimator import LBNNRegressor
+from lbnn.plots.page import FORMATS
 
 MODEL_SUFFIX = ".lbnn"
 
@@ -121,7 +121,7 @@ def fit(
     --json prints the numbers for programs; everything else goes to stderr.
     """
     check_suffix(out, (MODEL_SUFFIX,), "--out")
-    check_suffix(report, REPORT_FORMATS, "--report")
+    check_suffix(report, FORMATS, "--report")
     data = table.data
     check_outputs([out, report], [data], force)
     size: dict[str, Any] = {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import Any
 
 from lbnn import plots
-from lbnn.cli.document import Picture
 from lbnn.cli.fit_results import FitResults
 from lbnn.plots._style import heat_map, plain
+from lbnn.plots.page import Picture, drawing, svg
 
 
 class FitPictures:
@@ -63,15 +62,9 @@ def _panels(draw: Any, count: int = 2) -> Callable[[], str]:
     def picture() -> str:
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(7.2, 3.4 if count > 1 else 3.8), layout="constrained")
-        draw(figure.subplots(1, count, squeeze=False)[0])
-        return _svg(figure)
+        with drawing():
+            figure = Figure(figsize=(7.2, 3.4 if count > 1 else 3.8), layout="constrained")
+            draw(figure.subplots(1, count, squeeze=False)[0])
+            return svg(figure)
 
     return picture
-
-
-def _svg(figure: Any) -> str:
-    page = io.StringIO()
-    figure.savefig(page, format="svg", metadata={"Date": None})
-    text = page.getvalue()
-    return text[text.index("<svg") :]

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from lbnn._base.types import Array
-from lbnn.cli.document import Document, Grid, Picture, Section
 from lbnn.cli.fit_pictures import FitPictures
 from lbnn.cli.fit_results import INTERVAL, LEVELS, FitResults
 from lbnn.cli.modelling import counted, counted_rows, shown, shown_widths
 from lbnn.cli.provenance import origin_section, table_section
+from lbnn.plots.page import Document, Grid, Part, Section
 
 _MOST_CANDIDATES = 8  # rows of the evidence table that are shown
 _LARGEST_MATRIX = 8  # targets whose coupling is shown as a matrix; of more, ...
@@ -59,7 +59,7 @@ def _chosen(results: FitResults) -> Section:
     network = (
         f"depth {model.depth_}, width {width}" if model.widths_ else "infinite width (a Gaussian process)"
     )
-    lines: list[str | Grid | Picture] = [
+    lines: list[Part] = [
         counted(results.rows, model.n_features_in_, len(results.names)),
         f"Network: {network}; prior scale {shown(model.prior_scale_)}; features "
         f"{model.inputs_}{_kernel(model)}",
@@ -186,7 +186,7 @@ def _calibration(results: FitResults) -> Section:
     inside = (f"in {level:.0%}" for level in LEVELS)
     header = ("target", "R²", "RMSE", "of ridge", "of mean", "mean z", "sd z", *inside)
     caption = "Each row predicted from all others; z is (value − prediction) / predicted standard deviation"
-    lines: list[str | Grid | Picture] = [
+    lines: list[Part] = [
         Grid(header, rows, caption),
         "For comparison, the RMSE of a ridge regression, whose penalty has the least left-out error, and of "
         "the mean of the other rows. Intervals are reliable if sd z is near 1 and the last columns are near "
@@ -204,7 +204,7 @@ def _or_dash(value: float) -> str:
 def _rows_to_look_at(results: FitResults) -> Section:
     """Outliers, and rows whose features are far from those of all others."""
     outliers, far = results.outliers(), results.leverage()
-    parts: list[str | Grid | Picture] = []
+    parts: list[Part] = []
     if outliers:
         rows = [
             (each["row"], each["target"], shown(each["value"]), shown(each["predicted"]), f"{each['z']:+.1f}")
@@ -234,7 +234,7 @@ def _coefficients(results: FitResults, most_targets: int) -> Section:
     if found is None:
         return Section("Coefficients")
     rows = found.rows()
-    parts: list[str | Grid | Picture] = []
+    parts: list[Part] = []
     for target in found.targets[:most_targets]:
         own = [row for row in rows if row["target"] == target]
         lines = [

@@ -22,7 +22,6 @@ from lbnn.cli.columns import (
     require_distinct,
     row_labels,
 )
-from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.files import check_outputs, check_suffix, safe_for_spreadsheets, write_together
 from lbnn.cli.modelling import counted_rows, fit_scores, shown
 from lbnn.cli.models import NamedModel, load_model
@@ -31,6 +30,7 @@ from lbnn.cli.problems import BadInputError, console, listed, say, with_options,
 from lbnn.cli.reading import Reading, Table, read_table
 from lbnn.estimator import BandedRegressor, LBNNRegressor
 from lbnn.estimator.extent import large_leverage
+from lbnn.plots.page import Grid, show_grid
 
 EXAMPLES = """
 [bold]Examples[/bold]

@@ -18,8 +18,8 @@ import typer
 
 import lbnn
 from lbnn._base.checkout import commit
-from lbnn.cli.document import Section
 from lbnn.cli.problems import ARGUMENTS
+from lbnn.plots.page import Section
 
 
 def origin(data: Path) -> dict[str, Any]:

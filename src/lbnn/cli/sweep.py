@@ -10,10 +10,10 @@ import typer
 
 import lbnn
 from lbnn._base.warn import collected
-from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.options import Debug
 from lbnn.cli.problems import BadInputError, console
 from lbnn.cli.sweep_study import read_study
+from lbnn.plots.page import Grid, show_grid
 from lbnn.sweeps import STATUS
 from lbnn.sweeps.chunk import FAILED
 

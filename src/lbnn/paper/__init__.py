@@ -2,9 +2,9 @@ r"""The paper's results, recomputed: `python -m lbnn.paper --out report`.
 
 A claim is one equation or statement of the paper, checked against the library by a route that does not call
 the function being checked. `claims` holds them, one file for each section; `routes` the independent ways
-(dense algebra, integrals over the cone, chains over the weights); `page` the page; `runner` runs them.
-`registry` lists them and `compare` gives tolerances, `cli` is the command, `figures` and `theory_figures` the
-pictures, `curves` what they share, `environment` what a reader needs to repeat a run, `progress` the bar.
+(dense algebra, integrals over the cone); `page` the page; `runner` runs them.
+`registry` lists them and `compare` gives tolerances, `cli` is the command, `figures` the pictures,
+`environment` what a reader needs to repeat a run.
 Imports every other folder. To add a claim, write a function in the file of its section (a new section is a
 file and a line in `registry.SECTIONS`):
 
@@ -29,7 +29,6 @@ text says so in `correction`. `figure` takes a function of the same `Run` that r
 from __future__ import annotations
 
 from lbnn.paper.cli import main, print_table, reproduce
-from lbnn.paper.progress import terminal_progress
 from lbnn.paper.registry import Claim, Outcome, Picture, Run
 from lbnn.paper.runner import failed, run, summary
 
@@ -44,5 +43,4 @@ __all__ = [
     "reproduce",
     "run",
     "summary",
-    "terminal_progress",
 ]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lbnn.paper import registry
-from lbnn.paper.progress import terminal_progress
 from lbnn.paper.registry import Outcome
 from lbnn.paper.runner import failed, run, summary
 
@@ -31,12 +30,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def reproduce(out: Path, only: Sequence[str] = (), quick: bool = False, seed: int = 0) -> int:
-    """Run the report with a progress display and a table on the standard output; the exit code."""
-    with terminal_progress() as progress:
-        outcomes = run(out, only, quick, seed, progress)
+    """Run the report, with a line for each claim and a table on the standard output; the exit code."""
+    outcomes = run(out, only, quick, seed, _tell)
     print_table(outcomes)
     print(f"Written: {out / 'index.html'}, {out / 'claims.json'}, {out / 'figures'}")
     return int(failed(outcomes))
+
+
+def _tell(done: int, total: int, outcome: Outcome) -> None:
+    print(f"[{done}/{total}] {outcome.claim.id}: {outcome.verdict} ({outcome.seconds:.1f} s)", flush=True)
+    if outcome.error:
+        print(f"    {outcome.error}", flush=True)
 
 
 def print_table(outcomes: Sequence[Outcome]) -> None:

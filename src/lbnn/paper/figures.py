@@ -6,18 +6,21 @@ They are made of the functions in `lbnn.plots`; what is particular to the report
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lbnn import plots
 from lbnn._base.types import Array
 from lbnn._base.warn import collected
 from lbnn.network import Network
-from lbnn.paper.curves import size_curves
-from lbnn.paper.page.images import INK
 from lbnn.paper.registry import Picture, Run
+from lbnn.plots._style import MINUS, curve
+from lbnn.plots.page import INK
 from lbnn.posterior import Posterior
+from lbnn.theories.convergence import REGIMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,8 +28,9 @@ if TYPE_CHECKING:
 
 DEPTHS = (1, 2, 10)
 GRID = np.linspace(-5.0, 5.0, 121)
-#: What `several_outputs.dimension_reduction` records, and the figure shows.
-SPEED_ROWS = "width", "scale: draws per second", "scale: standard error", "weights: draws per second"
+#: The paper's regimes.
+REGIMES_SHOWN = ("infinite width", "infinite data", "proportional", "many outputs")
+_MOST_INSIDE = 3  # entries of a legend that leave room for the data
 
 
 def new_figure(
@@ -89,7 +93,7 @@ def _band(axes: Axes, depth: int, inputs: Array, targets: Array) -> None:
     plots.predictive_band(predictive, GRID, axes)
     axes.set(xlabel="", ylabel="")  # the figure names both axes once
     axes.plot(inputs, targets, "o", color=INK, markersize=3)
-    text = f"log evidence {posterior.log_evidence:.1f}".replace("-", "\N{MINUS SIGN}")
+    text = f"log evidence {posterior.log_evidence:.1f}".replace("-", MINUS)
     axes.text(0.96, 0.96, text, transform=axes.transAxes, ha="right", va="top", fontsize=8)
 
 
@@ -116,28 +120,6 @@ def coupling(run: Run) -> Picture:
         "sign; at depth one L is the identity for every data set.",
         "Two six by six heat maps. Left, depth one: the identity. Right, depth two: a block of four "
         "outputs with the fourth negative, and a block of two.",
-    )
-
-
-def dimension_reduction(run: Run) -> Picture:
-    """Effective draws per second over the scale and over the weights, as the check recorded them."""
-    widths, scale_rates, scale_errors, weight_rates = (np.array(run.record[name]) for name in SPEED_ROWS)
-    rates = np.array([scale_rates, weight_rates])
-    relative = math.sqrt(2 / 31)  # of the variance between 32 chains
-    figure, (axes,) = new_figure()
-    labels = ["scale $L$ (6 dimensions)", "weights ($33\\,n_1$ dimensions), HMC"]
-    size_curves(axes, widths, rates, [scale_errors, relative * weight_rates], labels)
-    axes.set(xlabel="hidden width $n_1$", ylabel="effective draws per second", ylim=(None, 20 * rates.max()))
-    gains = rates[0] / rates[1]
-    return Picture(
-        figure,
-        "Effective draws of L per second, 20 examples of 30 inputs, three outputs, β = 4, warm-up included; "
-        "bars are two standard errors. Over the scale the rate does not fall with the width; over the "
-        "weights it falls as the dimension grows. "
-        f"The ratio is {gains[0]:.0f} at width {widths[0]:.0f} and {gains[-1]:.0f} at width "
-        f"{widths[-1]:.0f}, with a plain sampler; tuned ones are in the project's benchmarks.",
-        "Two curves over the width on logarithmic axes: a level one for the scale, and one for the weights "
-        "that starts lower and falls.",
     )
 
 
@@ -217,3 +199,63 @@ def infinite_width(run: Run) -> Picture:
         "so the remainder of (37) is of second order. Deterministic: no error bars.",
         "Points on logarithmic axes along a straight line of slope minus one.",
     )
+
+
+def convergence(run: Run) -> Picture:
+    """Errors of the theories against the growing size, as the check recorded them."""
+    figure, (axes,) = new_figure()
+    record = run.record
+    size_curves(
+        axes,
+        record["size"],
+        [record[name] for name in REGIMES_SHOWN],
+        [record[f"{name}, standard error"] for name in REGIMES_SHOWN],
+        [_label(name, record[f"{name}, rate"]) for name in REGIMES_SHOWN],
+        slope=-1,
+    )
+    axes.set(xlabel="growing size", ylabel="relative error of the kernel")
+    return Picture(
+        figure,
+        "Error of each limit theory against the exact kernel as its size grows (geometric mean over four "
+        "data sets), with the fitted slopes; bars are two standard errors over data sets. Every theory "
+        "converges at about one over the size (dashed). "
+        "Relative to the change of the kernel, for many outputs to the kernel.",
+        "Four curves on logarithmic axes that fall along a line of slope minus one.",
+    )
+
+
+def _label(name: str, rate: float) -> str:
+    growing = REGIMES[name].growing.replace("n_1", "$n_1$").replace("n_d", "$n_d$")
+    return f"{name}, {growing}: slope {rate:.2f}".replace("-", MINUS)
+
+
+def size_curves(
+    axes: Axes,
+    sizes: ArrayLike,
+    rows: ArrayLike,
+    errors: ArrayLike | None = None,
+    labels: Sequence[str] | None = None,
+    slope: float | None = None,
+) -> Axes:
+    """Draw rows (k, m) or (m,) over sizes (m,), with bars of two standard errors.
+
+    `slope` is that of a dashed line through the last point of the first row.
+    """
+    from matplotlib.ticker import NullLocator
+
+    x, values = np.asarray(sizes, float), np.atleast_2d(np.asarray(rows, float))
+    bars = np.zeros_like(values) if errors is None else np.atleast_2d(np.asarray(errors, float))
+    axes.set(xscale="log", yscale="log")
+    for number, (own, bar) in enumerate(zip(values, bars, strict=True)):
+        curve(axes, number, x, own, bar, None if labels is None else labels[number])
+    if slope is not None:
+        name = f"slope {slope:g}".replace("-", MINUS)
+        axes.plot(x, values[0, -1] * (x / x[-1]) ** slope, "--", color="0.5", lw=1, label=name, zorder=1)
+    axes.set_xticks(x, [f"{size:g}" for size in x])
+    axes.xaxis.set_minor_locator(NullLocator())
+    names = axes.get_legend_handles_labels()[1]
+    if len(names) > _MOST_INSIDE:
+        axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, fontsize="small")
+    elif names:
+        axes.legend(frameon=False)
+    return axes

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lbnn._base import mathml
 from lbnn.paper import registry
 from lbnn.paper.environment import Environment
-from lbnn.paper.page.images import drawing
-from lbnn.paper.page.output import write
-from lbnn.paper.page.render import template
-from lbnn.paper.progress import Progress
+from lbnn.paper.page import write
 from lbnn.paper.registry import Outcome
+from lbnn.plots.page import drawing, template
 
 
 def run(
@@ -21,7 +19,7 @@ def run(
     only: Sequence[str] = (),
     quick: bool = False,
     seed: int = 0,
-    progress: Progress | None = None,
+    tell: Callable[[int, int, Outcome], None] | None = None,
 ) -> list[Outcome]:
     """Check the claims and write index.html, claims.json and figures/ into a folder.
 
@@ -35,9 +33,8 @@ def run(
         A tenth of the Monte Carlo draws.
     seed : int
         Seed of data and draws.
-    progress : function, optional
-        Called as progress(done, total, claim, outcome) before (outcome None) and after each claim; see
-        `terminal_progress`.
+    tell : function, optional
+        Called as tell(done, total, outcome) after each claim.
 
     Returns
     -------
@@ -65,13 +62,12 @@ def run(
     if Path(out).is_file():
         raise ValueError(f"the report is written into a folder, got the file {out}")
     mathml.converter(), template()  # an extra that is missing is told before the work, not after it
-    tell: Progress = progress or (lambda done, total, claim, outcome: None)
     started, outcomes = time.perf_counter(), []
     with drawing():
-        for number, claim in enumerate(claims):
-            tell(number, len(claims), claim, None)
+        for number, claim in enumerate(claims, 1):
             outcomes.append(registry.judge(claim, seed, quick))
-            tell(number + 1, len(claims), claim, outcomes[-1])
+            if tell is not None:
+                tell(number, len(claims), outcomes[-1])
         write(outcomes, Path(out), Environment(seed, quick, time.perf_counter() - started))
     return outcomes
 

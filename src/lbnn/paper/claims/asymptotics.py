@@ -11,7 +11,7 @@ from scipy import linalg, stats
 from lbnn import asymptotics
 from lbnn._base.types import Array
 from lbnn.network import Network
-from lbnn.paper import theory_figures as figures
+from lbnn.paper import figures
 from lbnn.paper.compare import relative_error, rounding
 from lbnn.paper.registry import Run, claim
 from lbnn.paper.routes.problem import Problem, random_problem

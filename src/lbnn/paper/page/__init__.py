@@ -1,1 +1,0 @@
-"""The page of the report: its templates and what they need: words, MathML, images; the files written."""
