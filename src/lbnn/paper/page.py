@@ -137,8 +137,8 @@ def document(outcomes: Sequence[Outcome], environment: Environment, images: dict
         ),
     ]
     footer = prose(
-        f"Made by lbnn {lbnn.__version__} with `python -m lbnn.paper`; the same numbers are in `claims.json`, "
-        f"the figures as SVG and PNG in `{FIGURES}/`."
+        f"Made by lbnn {lbnn.__version__} with `python -m lbnn.paper`; its numbers are in `claims.json`, the "
+        f"figures as SVG and PNG in `{FIGURES}/`."
     )
     return Document(_TITLE, [each for each in sections if each.parts], (_PAPER, told, prose(_METHOD)), footer)
 
