@@ -23,7 +23,7 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("case", STORED["cases"], ids=lambda each: f"{each['activation']}-{each['depth']}")
 def test_against_neural_tangents(case):
-    """Stored values of neural-tangents 0.6.5 (tests/reference/make_network_kernels.py)."""
+    """Stored values of neural-tangents 0.6.5 (studies/references/make_network_kernels.py)."""
     settings = {name: value for name, value in case.items() if name != "kernel"}
     found = lbnn.network_kernel(STORED["X"], STORED["X_test"], **settings)
     np.testing.assert_allclose(found, case["kernel"], rtol=1e-12, atol=1e-14)

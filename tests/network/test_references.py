@@ -1,4 +1,4 @@
-"""Every reported number against values of 35 digits, made by tests/reference (python-flint, mpmath)."""
+"""Every reported number against values of 35 digits, made by studies/references (python-flint, mpmath)."""
 
 from __future__ import annotations
 

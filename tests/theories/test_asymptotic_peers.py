@@ -1,4 +1,4 @@
-"""Limit theories and prior against deepbays and neural-tangents (values and scripts in tests/reference)."""
+"""Limit theories and prior beside deepbays and neural-tangents (values in tests/reference)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Linear networks by neural-tangents 0.6.5, into neural_tangents.json.
 
     pip install neural-tangents==0.6.5 jax==0.4.30 jaxlib==0.4.30  # jax 0.9 has no jax.core.Jaxpr
-    python tests/reference/make_neural_tangents.py
+    python studies/references/make_neural_tangents.py
 
 Kernels of the last hidden layer of networks drawn from the prior, their first two moments, and their average
 under the likelihood (importance weights); the infinitely wide kernel and its Gaussian process.
@@ -100,7 +100,9 @@ def main() -> None:
         "groups": GROUPS,
         "cases": entries,
     }
-    Path(__file__).with_name("neural_tangents.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
+    (Path(__file__).resolve().parents[2] / "tests" / "reference" / "neural_tangents.json").write_text(
+        json.dumps(content) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Saddle points of deepbays 0.1.11 for one convolutional layer with the identity, into a JSON file.
 
-    pip install deepbays==0.1.11 && python tests/reference/make_deepbays_convolution.py
+    pip install deepbays==0.1.11 && python studies/references/make_deepbays_convolution.py
 
 Its order parameters Q (M × M, M patches) make tr Q − log det Q + (1/n)[log det A + yᵀA⁻¹y] stationary, with
 A = T I + Σ_ij Q_ij X_i X_jᵀ/(m λ_0 λ_1 M), X_i the patches of m numbers at position i and n channels.
@@ -63,7 +63,7 @@ def solved(case: dict, number: int) -> dict:
 def main() -> None:
     cases = [solved(case, number) for number, case in enumerate(CASES)]
     stored = {"deepbays": version("deepbays"), "patch": MASK, "cases": cases}
-    path = Path(__file__).with_name("deepbays_convolution.json")
+    path = Path(__file__).resolve().parents[2] / "tests" / "reference" / "deepbays_convolution.json"
     path.write_text(json.dumps(stored) + "\n")
 
 

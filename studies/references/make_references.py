@@ -1,7 +1,7 @@
 """Make the high-precision reference values of the tests (needs numpy, mpmath, gmpy2, python-flint).
 
-    python -m tests.reference.make_references [--only NAME] [--digits 40]     -> references.json
-    python -m tests.reference.make_references --densities                     -> density.json
+    python -m studies.references.make_references [--only NAME] [--digits 40]     -> references.json
+    python -m studies.references.make_references --densities                     -> density.json
 
 Given lambda, train and test values of the function are jointly N(0, lambda G_all), and y = F + N(0, tau I).
 Every reference value is a ratio of integrals over x = log(lambda),
@@ -21,9 +21,8 @@ from pathlib import Path
 import mpmath
 from flint import arb, arb_mat
 
-from tests.reference.cases import CASES, EXACT, Case
-from tests.reference.density_points import make_densities
-from tests.reference.scale_density import (
+from studies.references.density_points import make_densities
+from studies.references.scale_density import (
     LOG_TEN,
     LogScale,
     MellinLine,
@@ -31,8 +30,9 @@ from tests.reference.scale_density import (
     gamma_log_density,
     set_digits,
 )
+from tests.reference.cases import CASES, EXACT, Case
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parents[2] / "tests" / "reference"
 EIGEN_DIGITS = 110
 TEST_PAIRS = ((0, 0), (1, 1), (2, 2), (0, 1))
 CHUNK = 64

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flint import arb
 
-from tests.reference.scale_density import (
+from studies.references.scale_density import (
     LogScale,
     bessel_log_density,
     falls_below,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import annealed
-from .several_outputs import Target
-from .student_mixture import Proposal, adapt, effective_size, find_modes, first_proposal
+from studies.references import annealed
+from tests.referees.several_outputs import Target
+from tests.referees.student_mixture import Proposal, adapt, effective_size, find_modes, first_proposal
 
 Array = NDArray[np.float64]
 

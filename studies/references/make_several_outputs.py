@@ -1,8 +1,8 @@
 """Make the reference values of several outputs (numpy, scipy; cupy if there is an accelerator).
 
-    python -m tests.reference.make_several_outputs estimate FILE.jsonl [--processes 16] [--seconds 500]
-    python -m tests.reference.make_several_outputs anneal FILE.jsonl [--accelerator] [--particles 1024]
-    python -m tests.reference.make_several_outputs assemble FILE.jsonl ...         -> several_outputs.json
+    python -m studies.references.make_several_outputs estimate FILE.jsonl [--processes 16] [--seconds 500]
+    python -m studies.references.make_several_outputs anneal FILE.jsonl [--accelerator] [--particles 1024]
+    python -m studies.references.make_several_outputs assemble FILE.jsonl ...         -> several_outputs.json
 
 `estimate` adds one line for every problem and route of importance sampling, `anneal` one for every problem
 and number of directions that the prior is widened to; what a file holds already is not made again. `assemble`
@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from ..referees import brute_force
-from ..referees.brute_force import Estimate
-from ..referees.one_example import one_example
-from .several_outputs_cases import Case, all_cases
+from studies.references import brute_force
+from studies.references.brute_force import Estimate
+from tests.referees.one_example import one_example
+from tests.reference.several_outputs_cases import Case, all_cases
 
-TARGET = Path(__file__).with_name("several_outputs.json")
+TARGET = Path(__file__).resolve().parents[2] / "tests" / "reference" / "several_outputs.json"
 Task = tuple[str, str]
 
 

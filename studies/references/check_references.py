@@ -1,6 +1,6 @@
 """Check the reference values by routes that share no code with the program that made them (mpmath only).
 
-    python -m tests.reference.check_references
+    python -m studies.references.check_references
 
 Direct trapezoid sums over log(lambda) with a linear solve at every node (no diagonalisation, no Mellin line)
 for some cases; closed forms for zero targets; line integrals without noise; Meijer G and Bessel K for the
@@ -17,7 +17,7 @@ from mpmath import mp, mpf
 
 from tests.reference.cases import CASES, EXACT, Case, case_named
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parents[2] / "tests" / "reference"
 
 
 def digits_of_agreement(one: mpf, other: mpf) -> float:

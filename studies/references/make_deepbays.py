@@ -1,6 +1,6 @@
 """Saddle points of deepbays 0.1.11 for linear networks of one output, into deepbays.json.
 
-    pip install deepbays==0.1.11 && python tests/reference/make_deepbays.py
+    pip install deepbays==0.1.11 && python studies/references/make_deepbays.py
 
 Its order parameters Q minimise Σ_ℓ (Q_ℓ − log Q_ℓ) + (1/n)[log det A + yᵀA⁻¹y] with
 A = T I + Π_ℓ (Q_ℓ/λ_ℓ) XXᵀ/(n0 λ_0), T the temperature and λ the prior precisions of the layers.
@@ -91,7 +91,9 @@ def main() -> None:
         data = {"X": X.tolist(), "y": y.tolist(), "X_test": X_test.tolist()}
         entries.append({**case, **data, **answer})
     content = {"deepbays": version("deepbays"), "probes": PROBES, "cases": entries}
-    Path(__file__).with_name("deepbays.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
+    (Path(__file__).resolve().parents[2] / "tests" / "reference" / "deepbays.json").write_text(
+        json.dumps(content) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""Programs that made the reference values of the tests; none of them is needed to run the tests."""
