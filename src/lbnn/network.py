@@ -475,7 +475,7 @@ def table_posterior(
     """The posterior given the observed cells of a table, filled with any numbers, without warnings."""
     data, cells = refilled(data, cells, noise)
     table = noise.table_data(data, cells)
-    likelihood = observed_likelihood(table, cells, noise.variance)
+    likelihood = observed_likelihood(table, cells, noise.variance, prior.widths)
     plain = plain_formula(table, cells, noise.variance)
     inference = infer(prior, likelihood, False, options, plain)
     mean = inference.measure.average(inference.measure.scales)

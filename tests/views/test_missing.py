@@ -15,11 +15,11 @@ from lbnn.data.missing import MissingCells
 from lbnn.data.spectrum import Spectrum
 from lbnn.noise.missing import (
     level_shares,
-    observed_likelihood,
     partial_likelihood,
     plain_cells,
     plain_elimination,
     refilled,
+    scale_likelihood,
 )
 from lbnn.noise.noise import Noise
 from lbnn.predict.missing import CompletedProcess, ObservedProcess
@@ -103,7 +103,7 @@ def test_all_routes_agree_with_weights_and_levels(inputs, weighted, centred):
     assert value_at(eliminated, scale) == pytest.approx(plain, abs=max(bound, 1e-8))
     other, more = plain_elimination(spectrum, cells, noise).log_value(scale)
     assert other == pytest.approx(plain, abs=max(bound + more, 1e-8))
-    by_rows = observed_likelihood(spectrum, cells, noise)
+    by_rows = scale_likelihood(spectrum, cells, noise)
     assert value_at(by_rows, scale) == pytest.approx(plain, abs=max(bound, 1e-8))
     if not centred:
         assert plain == pytest.approx(dense(X, Y, observed, scale, noise, weights), abs=1e-7)

@@ -16,11 +16,11 @@ import lbnn
 from lbnn.cross_validation.cells import left_out_rows
 from lbnn.noise.missing import (
     level_shares,
-    observed_likelihood,
     partial_likelihood,
     plain_cells,
     plain_elimination,
     refilled,
+    scale_likelihood,
 )
 from lbnn.noise.noise import Noise
 from lbnn.predict.missing import CompletedProcess, ObservedProcess
@@ -74,12 +74,12 @@ def test_every_route_is_the_dense_gaussian(inputs, weighted, centred):
         a, j = np.nonzero(observed)
         expected = referee.log_gaussian(Y[a, j], cell_covariance(X, observed, scale, NU, weights))
     assert value_at(partial_likelihood(data, cells, 0.0), scale) == pytest.approx(expected, rel=1e-9)
-    assert value_at(observed_likelihood(data, cells, 0.0), scale) == pytest.approx(expected, rel=1e-9)
+    assert value_at(scale_likelihood(data, cells, 0.0), scale) == pytest.approx(expected, rel=1e-9)
     for plain in (plain_cells(data, cells, 0.0), plain_elimination(data, cells, 0.0)):
         assert plain.log_value(scale)[0] == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("route", [partial_likelihood, observed_likelihood])
+@pytest.mark.parametrize("route", [partial_likelihood, scale_likelihood])
 def test_gradients_are_derivatives(route):
     *_, data, cells = coupled_table(12, 3, 5, 9)
     likelihood, scale = route(data, cells, 0.0), scale_of(3) + np.eye(3)

@@ -203,7 +203,8 @@ def _unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Parts:
     missing = _unpack_missing(header, arrays)
     data: ScaleLikelihood = noise.likelihood(spectrum)
     if missing is not None:
-        data = observed_likelihood(noise.table_data(spectrum, missing), missing, noise.variance)
+        table = noise.table_data(spectrum, missing)
+        data = observed_likelihood(table, missing, noise.variance, prior.widths)
     measure = _unpack_measure(header["scale"], arrays, prior, data, spectrum.single_output)
     evidence, error = float(header["log_evidence"]), float(header["log_evidence_error"])
     if isinstance(measure.law, QuadratureLaw):

@@ -14,7 +14,7 @@ import numpy as np
 
 from lbnn._base.errors import LikelihoodMismatch
 from lbnn._base.types import Array, IndexArray
-from lbnn.likelihood.plain import PlainFormula, PlainLikelihood
+from lbnn.likelihood.plain import PlainFormula
 
 _MOST_DRAWS = 3
 #: Operations that the comparison may take beyond its first draw: some 50 ms. One draw takes r n_d³ of them,
@@ -52,7 +52,6 @@ class IntegrandCheck:
 
     def kernels(self, kernels: Array, log_values: Array) -> None:
         """The same for log p(Y | Λ) at hidden kernels (k, r, r)."""
-        assert isinstance(self.plain, PlainLikelihood)
         self._compare(self.plain.log_kernel_value, kernels, log_values)
 
     @staticmethod

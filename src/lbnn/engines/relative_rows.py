@@ -19,6 +19,7 @@ from lbnn.engines.estimate import Estimate
 from lbnn.engines.importance import GaussianProposal, bounded_root, find_mode
 from lbnn.engines.target import Target, turned_points
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.observed import CellsOfKernel
 from lbnn.scale.relative_rows import RelativeCoordinates
 
 _DIFFERENCE = 1e-4
@@ -69,9 +70,8 @@ def relative_rows_apply(target: Target) -> bool:
     does so in plain coordinates.
     """
     own = target.likelihood
-    if not target.any_frame or (isinstance(own, GaussianLikelihood) and own.of_kernel):
-        return False
-    return not target.coordinates.square
+    kernel = isinstance(own, CellsOfKernel) or (isinstance(own, GaussianLikelihood) and own.of_kernel)
+    return target.any_frame and not kernel and not target.coordinates.square
 
 
 def relative_target(

@@ -59,6 +59,7 @@ from lbnn.engines.verdict import (
 )
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.hidden_kernel import dual, dual_prior, primal_factors
+from lbnn.likelihood.observed import CellsOfKernel
 from lbnn.likelihood.plain import PlainFormula
 from lbnn.likelihood.root import Scatter
 from lbnn.scale.bartlett import product
@@ -119,21 +120,31 @@ def _gaussian(likelihood: object) -> GaussianLikelihood:
     return likelihood
 
 
+def _cells(likelihood: ScaleLikelihood) -> CellsOfKernel | None:
+    """A table with missing cells as a function of the hidden kernel, where it is one."""
+    return None if isinstance(likelihood, GaussianLikelihood) else likelihood.kernel
+
+
 def problem_of(prior: ScalePrior, likelihood: ScaleLikelihood) -> Problem:
     """What a plan depends on."""
+    scale, deficient = likelihood.noise_variance > 0 or prior.full_rank, _is_deficient(likelihood)
+    if isinstance(likelihood, GaussianLikelihood):
+        rank, one = len(likelihood.eigenvalues), likelihood.multiplicity == 1
+        kernel = one and not (likelihood.flat or likelihood.dual_deficient)
+        number = one and (likelihood.noise_variance > 0 or bool(likelihood.targets.any()))
+        rank = 0 if likelihood.flat else rank
+        return Problem(prior.widths, prior.outputs, rank, kernel, scale, deficient, number=number)
+    cells = likelihood.kernel
     return Problem(
         prior.widths,
         prior.outputs,
-        0 if likelihood.flat else len(likelihood.eigenvalues),
-        kernel=not likelihood.flat and not likelihood.dual_deficient and likelihood.multiplicity == 1,
-        scale=likelihood.noise_variance > 0 or prior.full_rank,
-        deficient=_is_deficient(likelihood),
-        completed=not isinstance(likelihood, GaussianLikelihood)
-        and likelihood.operations > _CHEAP
-        and likelihood.surrogate is not None,
-        number=isinstance(likelihood, GaussianLikelihood)
-        and likelihood.multiplicity == 1
-        and (likelihood.noise_variance > 0 or bool(likelihood.targets.any())),
+        len(likelihood.eigenvalues) if cells is None else cells.rank,
+        cells is not None,
+        scale,
+        deficient,
+        completed=likelihood.operations > _CHEAP and likelihood.surrogate is not None,
+        number=False,
+        complete=False,
     )
 
 
@@ -194,7 +205,7 @@ class Run:
 
     def _target(self, of: str) -> Target:
         if of == "kernel":
-            return dual_target(self.prior, _gaussian(self.likelihood))
+            return dual_target(self.prior, self.likelihood)
         if self.problem.deficient:
             return deficient_target(self.prior, _gaussian(self.likelihood))
         return primal_target(self.prior, self.likelihood)
@@ -244,16 +255,17 @@ class Run:
     def _of_kernel(self, answer: Answer) -> ScaleInference:
         """Draws of the factors of the last hidden kernel Λ, and of those of L given each of them."""
         target, prior = self._target_of(answer, "kernel"), self.prior
-        likelihood = _gaussian(self.likelihood)
+        likelihood = self.likelihood
         answer = self._affordable(answer, "kernel")
         if self.check is not None:
             few = self.check.few(answer.weights)
             values = target.integrand(answer.points[few])
             self.check.kernels(target.scales(answer.points[few]), likelihood.log_constant + values)
         rng = self.call.stream("factors of the scale given the kernel")
-        reverse = dual_prior(prior, len(likelihood.eigenvalues))
+        reverse = dual_prior(prior, self.problem.rank)
         kernel_factors = layer_factors(target.factors(answer.points), reverse, rng)
-        factors = primal_factors(kernel_factors, prior, likelihood, rng)
+        own = _cells(likelihood) or _gaussian(likelihood)
+        factors = primal_factors(kernel_factors, prior, own, rng)
         root = product(factors)
         assert root is not None
         measure = self._measure(root @ root.swapaxes(1, 2), answer, self._inverse_mean_exists)
@@ -329,9 +341,12 @@ def deficient_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> Targe
     return Target(coordinates, replace(likelihood, zeros=zeros), rotation, any_frame=False)
 
 
-def dual_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> Target:
+def dual_target(prior: ScalePrior, likelihood: ScaleLikelihood) -> Target:
     """The posterior of the last hidden kernel Λ in the axes of the data."""
-    coordinates, data = dual_prior(prior, len(likelihood.eigenvalues)).coordinates, dual(likelihood)
+    cells = _cells(likelihood)
+    data = dual(_gaussian(likelihood)) if cells is None else cells
+    rank = len(likelihood.eigenvalues) if cells is None else cells.rank
+    coordinates = dual_prior(prior, rank).coordinates
     return Target(coordinates, data, principal_axes(data.gradient_rows, prior.widths))
 
 

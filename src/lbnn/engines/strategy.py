@@ -42,6 +42,8 @@ class Problem:
     number : bool
         Whether p(Y | λ) has a form where the hidden kernel is a number λ: complete targets, and at zero
         temperature not all zero.
+    complete : bool
+        Whether the data are rows with common axes: no targets are missing.
     """
 
     widths: tuple[int, ...]
@@ -52,6 +54,7 @@ class Problem:
     deficient: bool = False
     completed: bool = False
     number: bool = True
+    complete: bool = True
 
     def entries(self, of: str) -> int:
         """Entries of the triangular root T of the scale, or of the kernel."""
@@ -87,7 +90,8 @@ class Problem:
             width == self.outputs and self.entries("scale") >= policy.most_fitted
         )
         size = max(self.outputs, self.rank) * width
-        if not (self.kernel and self.scale and narrow and size <= (most or policy.most_for_spectral)):
+        rows = self.kernel and self.complete and self.scale
+        if not (rows and narrow and size <= (most or policy.most_for_spectral)):
             return False
         return self._log_condition() <= policy.most_log_condition
 
@@ -242,6 +246,8 @@ def _more_outputs_than_data(problem: Problem, rough: bool, policy: Policy) -> tu
     kernel = _sampling(problem, "kernel", "auto", rough, policy)
     if not problem.scale:
         return kernel
+    if not problem.complete:
+        return (*kernel, *_sampling(problem, "scale", "auto", rough, policy))
     scale = _sampling(problem, "scale", "auto", rough, policy)
     if problem.narrow("kernel") and _rows_and_spectral(problem, "scale", policy):
         return scale

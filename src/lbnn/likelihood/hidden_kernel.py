@@ -25,6 +25,7 @@ from lbnn._base.gauss_rule import GaussRule
 from lbnn._base.small_matrices import lower_root
 from lbnn._base.types import Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.observed import CellsOfKernel
 from lbnn.scale.bartlett import product
 from lbnn.scale.prior import ScalePrior
 
@@ -57,7 +58,10 @@ def dual_prior(prior: ScalePrior, rank: int) -> ScalePrior:
 
 
 def primal_factors(
-    kernel_factors: list[Array], prior: ScalePrior, factor: GaussianLikelihood, rng: np.random.Generator
+    kernel_factors: list[Array],
+    prior: ScalePrior,
+    factor: GaussianLikelihood | CellsOfKernel,
+    rng: np.random.Generator,
 ) -> list[Array]:
     """T_d, ..., T_2 (m, rows, columns) of L given the data and the factors of Λ.
 
@@ -65,7 +69,10 @@ def primal_factors(
     """
     total = product(kernel_factors)
     assert total is not None
-    seen = _seen_last_layer(total, factor, rng)  # (m, n_d, k)
+    if isinstance(factor, CellsOfKernel):
+        seen = factor.last_layer(total, rng)  # (m, n_d, k)
+    else:
+        seen = _seen_last_layer(total, factor, rng)
     variances = prior.layer_variances or (1.0,) * len(prior.widths)
     factors: list[Array] = []
     for layer in range(len(prior.widths) - 1, -1, -1):

@@ -31,6 +31,7 @@ from lbnn._base.chebyshev_panels import ChebyshevPanels, chebyshev_panels, ident
 from lbnn._base.small_matrices import inverses, lower_roots_and_rows
 from lbnn._base.types import Array, IndexArray, Mask
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.observed import CellsOfKernel, CellsOfScale
 from lbnn.likelihood.root import ScaleFunction
 
 _OVERHEAD = 2e4  # operations in the time (some 15 µs) that a gradient takes beside those counted
@@ -78,6 +79,8 @@ class PartialLikelihood(ScaleFunction):
     rows: IndexArray  # of each missing cell, among these rows, (m,)
     outputs: IndexArray  # of each missing cell, (m,)
     log_extra: float = 0.0  # levels and weights of rows
+    narrow: CellsOfScale | None = None
+    kernel: CellsOfKernel | None = None
 
     # -- what the engines ask of every likelihood
 
@@ -114,6 +117,8 @@ class PartialLikelihood(ScaleFunction):
     @property
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient, for planning."""
+        if self.narrow is not None:
+            return self.narrow.operations
         count, rank = len(self.rows), len(self.eigenvalues)
         own = count**2 * (count + rank)
         return self.complete.operations + 2.0 * own + _OVERHEAD

@@ -43,6 +43,10 @@ class PlainFormula(ABC):
         NaN where a covariance is singular to rounding.
         """
 
+    def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
+        """The same for the hidden kernel Λ (r, r); NaN where there is no such formula."""
+        return math.nan, math.nan
+
     def rounding(self, scale: Array, found: float) -> float:
         """What rounding did to a fast value found at one L (n_d, n_d), in nats; by default nothing is said.
 
@@ -202,6 +206,12 @@ class PlainCells(PlainFormula):
         smallest = self.noise or float(np.linalg.eigvalsh(covariance)[0])
         bound += _FLOOR + _ROUNDING * _EPS * float(values @ values) / smallest
         return float(log_weights) - 0.5 * (logs + fit), bound
+
+    def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
+        """Outputs are independent given Λ, with the covariance Φ Λ Φᵀ over rows."""
+        values, axes = np.linalg.eigh(kernel)
+        features = self.features @ (axes * np.sqrt(np.maximum(values, 0.0)))
+        return replace(self, features=features).log_value(np.eye(self.table.shape[1]))
 
     def _gaussian(self, scale: Array) -> tuple[AnyArray, Array, float]:
         """Covariance (k, k) and values (k,) of what is observed, in extended precision; log Jacobian."""

@@ -255,13 +255,18 @@ class Signed(RootLikelihood):
 
 
 class ScaleFunction(ABC):
-    """A likelihood known as a function of eigenvalues and eigenvectors of L, of rows without common axes."""
+    """A likelihood known as a function of eigenvalues and eigenvectors of L, of rows without common axes.
+
+    `narrow` is the same as a function of a root with few columns, where that is cheaper; `kernel` is one of a
+    root of the kernel of the last hidden layer, where there is one.
+    """
 
     flat = False  # the data say something of L, ...
     keeps_from_zero = False  # ... may allow singular L, ...
-    dual_deficient = True  # ... and are no function of the kernel of the hidden layer
     multiplicity = 1.0
     units = None
+    narrow: RootLikelihood | None = None
+    kernel: RootLikelihood | None = None
 
     @abstractmethod
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
@@ -271,9 +276,9 @@ class ScaleFunction(ABC):
     def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
         """The value (m,) and its gradient in L (m, n, n), symmetric."""
 
-    def in_frame(self, frame: Array) -> OfScale:
+    def in_frame(self, frame: Array) -> RootLikelihood:
         """The same as a function of T, L = O T Tᵀ Oᵀ, for a frame O (n, n), or one for each draw."""
-        return OfScale(self, frame)
+        return OfScale(self, frame) if self.narrow is None else self.narrow.in_frame(frame)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from lbnn._base.small_matrices import inverses, lower_roots, lower_roots_and_row
 from lbnn._base.types import Array, IndexArray
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.missing import PartialLikelihood
+from lbnn.likelihood.observed import CellsOfKernel, CellsOfScale
 from lbnn.likelihood.root import ScaleFunction
 
 # of a gradient, in operations: small factorisations are far from peak speed (8 observations: 5 µs, 15: 11 µs)
@@ -150,6 +151,8 @@ class ViewLikelihood(ScaleFunction):
     completion: PartialLikelihood | None = None  # of a table with missing cells: the same in another form
     smallest: float = 0.0  # g with Σ L_mm' K_mm' at least g l_min I, where that is known
     row_noise: Array | None = None  # noise variance of every row, (q,), where it is not τ for all of them
+    narrow: CellsOfScale | None = None
+    kernel: CellsOfKernel | None = None
 
     @cached_property
     def surrogate(self) -> GaussianLikelihood | None:
@@ -175,6 +178,8 @@ class ViewLikelihood(ScaleFunction):
     @property
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient, for planning."""
+        if self.narrow is not None:
+            return self.narrow.operations
         return _COST * (self.design.operations + self.design.rows**3) + _OVERHEAD
 
     @cached_property

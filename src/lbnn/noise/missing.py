@@ -6,30 +6,67 @@ there a part of the function, and τ is zero.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from lbnn._base.types import Array
 from lbnn.data.examples import example_vectors, level_of
-from lbnn.data.missing import MissingCells, elimination_is_cheaper
+from lbnn.data.missing import MissingCells, ObservedRows, elimination_is_cheaper
 from lbnn.data.projection import RANK_TOLERANCE
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.missing import PartialLikelihood
+from lbnn.likelihood.observed import CellsOfKernel, CellsOfScale
 from lbnn.likelihood.plain import PlainCells, PlainElimination, PlainFormula
 from lbnn.likelihood.views import CellDesign, ViewLikelihood
 from lbnn.noise.noise import Noise
 
 _DENSE_WORK = 5e8  # operations, some 50 ms, up to which the integrand is compared with the dense covariance
 _MOST_WORK = 5e10  # ... and beyond which with nothing
+_OfRoot = TypeVar("_OfRoot", CellsOfScale, CellsOfKernel)
+_EIGEN = 10.0  # operations of a symmetric eigenvalue problem with its vectors, over the cube of its size
 _FILLING_TURNS = 12  # of completing a table and estimating its scale: errors shrink by the missing share each
 _SMALLEST = 1e-9  # eigenvalue of that estimate, relative to the largest
 
 
 def observed_likelihood(
+    spectrum: Spectrum, cells: MissingCells, noise: float, widths: tuple[int, ...]
+) -> PartialLikelihood | ViewLikelihood:
+    """log p(Y_obs | L), in the cheapest of three forms for a network of these hidden widths.
+
+    By eliminating the missing cells, from the observed ones, or, behind a layer narrower than the outputs,
+    from a root of L.
+    """
+    likelihood = scale_likelihood(spectrum, cells, noise)
+    narrowest, outputs = min(widths, default=spectrum.outputs), spectrum.outputs
+    if not 0 < noise < math.inf:
+        return likelihood
+    rows, less = cells.rows(spectrum), likelihood.log_constant
+    narrow = _of_root(CellsOfScale, rows, cells, noise, narrowest, less)
+    if outputs > spectrum.rank:
+        likelihood = replace(likelihood, kernel=_of_root(CellsOfKernel, rows, cells, noise, narrowest, less))
+    if narrowest < outputs and narrow.operations < likelihood.operations + _EIGEN * outputs**3:
+        likelihood = replace(likelihood, narrow=narrow)
+    return likelihood
+
+
+def _of_root(
+    kind: type[_OfRoot], rows: ObservedRows, cells: MissingCells, noise: float, width: int, less: float
+) -> _OfRoot:
+    """The observed cells as a function of a root with so many columns, less a constant."""
+    unseen = cells.examples - len(rows.targets)
+    constant = cells.log_jacobian - 0.5 * cells.examples * math.log(2 * math.pi) - less
+    constant -= 0.5 * (unseen * math.log(noise) + rows.residual / noise)
+    outputs = cells.observed.shape[1]
+    return kind(rows.features, rows.targets, rows.outputs, outputs, noise, width, constant)
+
+
+def scale_likelihood(
     spectrum: Spectrum, cells: MissingCells, noise: float
 ) -> PartialLikelihood | ViewLikelihood:
-    """log p(Y_obs | L): by eliminating the missing cells, or from the observed ones, whichever is cheaper."""
+    """As a function of L: by eliminating the missing cells, or from the observed ones."""
     if elimination_is_cheaper(cells, spectrum.rank):
         return partial_likelihood(spectrum, cells, noise)
     rows = cells.rows(spectrum)
