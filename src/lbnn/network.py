@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
+from lbnn._base.arrays import device_of
 from lbnn._base.types import Array, Mask
 from lbnn._base.warn import warn_of
 from lbnn.data.missing import MissingCells, checked_table
-from lbnn.data.projection import FeatureDirections, InputProjection
+from lbnn.data.projection import Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.data.view_data import ViewData, checked_views, require_kernel
 from lbnn.engines import InferenceOptions, Plan, Problem, infer, plan
@@ -169,9 +170,9 @@ class Network:
         inputs = check.matrix(X, "X")
         options = _options("auto", target_error, seed)
         count = 1 if outputs is None else check.positive_integer(outputs, "outputs")
-        dimension = inputs.shape[1]
-        nothing = FeatureDirections(np.zeros((dimension, 0)))
-        projection = InputProjection(nothing, inputs, self.prior_variances[0] / dimension)
+        points, dimension = inputs.shape
+        features = math.sqrt(self.prior_variances[0] / dimension) * inputs
+        projection = Projection(device_of(inputs).zeros(points, 0), hidden=features)
         no_data = GaussianLikelihood(np.zeros(0), np.zeros((0, count)), 0.0, 0, math.inf)
         inference = infer(self.scale_prior(count), no_data, outputs is None, options)
         warn_of(inference.diagnostics.messages)

@@ -20,7 +20,7 @@ from lbnn.cross_validation import LeaveOneOut, kept_targets, left_out_scores
 from lbnn.cross_validation.cells import left_out_rows
 from lbnn.data.bases import InputBasis
 from lbnn.data.missing import MissingCells, completing_predicts
-from lbnn.data.projection import Projection, TrainingProjection
+from lbnn.data.projection import Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import ScaleInference
 from lbnn.engines.conditioned import Conditioned
@@ -290,7 +290,7 @@ class Posterior(Conditioned):
             change = to_numpy(self._layer_kernel(points, layer)) - gram
             return float(np.linalg.norm(change) / np.linalg.norm(gram))
         values = self.spectrum.eigenvalues
-        kernel = self._layer_kernel(TrainingProjection(np.diag(np.sqrt(values))), layer)
+        kernel = self._layer_kernel(Projection(np.diag(np.sqrt(values))), layer)
         return float(np.linalg.norm(kernel - np.diag(values)) / np.linalg.norm(values))
 
     def sample_weights(self, size: int, seed: int | np.random.Generator) -> list[Array]:

@@ -9,7 +9,7 @@ import numpy as np
 
 import lbnn
 from lbnn.data.bases import InputBasis
-from lbnn.data.projection import FeatureDirections, SharedInputs
+from lbnn.data.projection import Directions, Projection
 
 
 def ill_conditioned(
@@ -42,19 +42,11 @@ def exact_spectrum(X: np.ndarray, y: np.ndarray) -> lbnn.Spectrum:
 
 
 @dataclass(frozen=True)
-class ExactPoints(SharedInputs):
-    """Test points: Φ (p̂, r) and the diagonal of R (p̂,)."""
-
-    explained: np.ndarray
-    unexplained_diagonal: np.ndarray
-
-
-@dataclass(frozen=True)
 class ExactData:
     """What sixty digits make of inputs, one-dimensional targets and test inputs."""
 
     spectrum: lbnn.Spectrum
-    points: ExactPoints
+    points: Projection
     level: float = 0.0  # mean of the targets, where there is an intercept
 
     def answers(self, network: lbnn.Network, beta: float) -> dict[str, np.ndarray]:
@@ -120,11 +112,11 @@ def _rounded(values, along, seen, sizes, targets, shape, by_examples, cross, lev
         max(float(rest), 0.0) if len(kept) < examples - centre else 0.0,
         examples - centre,
         True,
-        InputBasis(FeatureDirections(np.zeros((dimension, len(kept)))), dimension, None, 1 / dimension),
+        InputBasis(Directions(np.zeros((dimension, len(kept)))), dimension, None, 1 / dimension),
     )
     scale = mpmath.mpf(1) / dimension
-    points = ExactPoints(
+    points = Projection(
         np.array([[float(mpmath.sqrt(scale) * v) for v in row] for row in features]).reshape(len(sizes), -1),
-        np.array([max(float(scale * v), 0.0) for v in unseen]),
+        gram=np.diag([max(float(scale * v), 0.0) for v in unseen]),
     )
     return ExactData(spectrum, points, level)

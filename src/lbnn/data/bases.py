@@ -22,15 +22,7 @@ from lbnn._base.arrays import (
     to_numpy,
 )
 from lbnn._base.types import AnyArray, Array
-from lbnn.data.projection import (
-    RANK_TOLERANCE,
-    Directions,
-    FeatureDirections,
-    GramProjection,
-    InputDirections,
-    InputProjection,
-    TrainingProjection,
-)
+from lbnn.data.projection import RANK_TOLERANCE, Directions, Projection, Remainder
 
 #: Grams and moments that are inconsistent beyond this fraction of their scale are refused.
 GRAM_TOLERANCE = 1e-8
@@ -51,9 +43,9 @@ class InputBasis:
     @property
     def example(self) -> AnyArray:
         """An array of any shape, of the library and device of the inputs."""
-        return self.directions.example
+        return self.directions.columns
 
-    def project(self, *test: ArrayLike) -> InputProjection:
+    def project(self, *test: ArrayLike) -> Projection:
         if len(test) != 1:
             raise TypeError(f"test points are one array X_test of shape (p̂, n0), got {_arrays(len(test))}")
         inputs = check.matrix_in_place(test[0], "X_test")
@@ -62,9 +54,11 @@ class InputBasis:
             raise ValueError(
                 f"X_test must have n0 = {self.dimension} columns, got X_test.shape={tuple(inputs.shape)}"
             )
-        return InputProjection(self.directions, inputs, self.scale)
+        coordinates = self.directions.coordinates(inputs)
+        rest = Remainder(self.directions, inputs, coordinates, self.scale)
+        return Projection(math.sqrt(self.scale) * coordinates, rest)
 
-    def training(self) -> TrainingProjection:
+    def training(self) -> Projection:
         if self.training_inputs is None:
             raise ValueError(
                 "the training inputs are not kept with moments: pass X_test explicitly, got none"
@@ -72,7 +66,7 @@ class InputBasis:
         coordinates = self.training_coordinates
         if coordinates is None:
             coordinates = self.directions.coordinates(self.training_inputs)
-        return TrainingProjection(math.sqrt(self.scale) * coordinates)
+        return Projection(math.sqrt(self.scale) * coordinates)
 
     def scaled(self, variance: float) -> InputBasis:
         return replace(self, scale=variance * self.scale)
@@ -89,7 +83,7 @@ class InputBasis:
     @property
     def derives_example_vectors(self) -> bool:
         """Whether U is computed from V, with its rounding."""
-        return not self.directions.holds_example_vectors
+        return self.directions.inputs is None
 
     def most_directions(self, examples: int) -> int:
         """The largest rank that so many examples could have besides their number: n0."""
@@ -100,7 +94,7 @@ class InputBasis:
         coordinates = self.training_coordinates
         return replace(
             self,
-            directions=self.directions.with_columns(self.directions.columns[:, 1:]),
+            directions=replace(self.directions, columns=self.directions.columns[:, 1:]),
             training_coordinates=None if coordinates is None else coordinates[:, 1:],
         )
 
@@ -136,7 +130,8 @@ class InputBasis:
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Numbers and arrays for a file; arrays of other libraries are stored, and come back, as NumPy."""
-        kind, arrays = self.directions.packed(self.training_inputs)
+        kind = "features" if self.directions.inputs is None else "inputs"
+        arrays = {"basis.columns": to_numpy(self.directions.columns)}
         if self.training_inputs is not None:
             arrays["inputs"] = to_numpy(self.training_inputs)
         if self.training_coordinates is not None:
@@ -157,7 +152,7 @@ class GramBasis:
         """An array of any shape, of the library and device of the Gram matrix."""
         return self.vectors
 
-    def project(self, *test: ArrayLike) -> GramProjection:
+    def project(self, *test: ArrayLike) -> Projection:
         if len(test) != 2:
             raise TypeError(
                 f"after a Gram matrix, test points are cross_gram and test_gram, got {_arrays(len(test))}"
@@ -171,10 +166,10 @@ class GramBasis:
             )
         explained = cross @ self.vectors / like(np.sqrt(self.eigenvalues), self.vectors)
         rest = _unexplained(gram, cross, explained, self)
-        return GramProjection(math.sqrt(self.scale) * explained, self.scale * rest)
+        return Projection(math.sqrt(self.scale) * explained, gram=self.scale * rest)
 
-    def training(self) -> TrainingProjection:
-        return TrainingProjection(like(np.sqrt(self.scale * self.eigenvalues), self.vectors) * self.vectors)
+    def training(self) -> Projection:
+        return Projection(like(np.sqrt(self.scale * self.eigenvalues), self.vectors) * self.vectors)
 
     def scaled(self, variance: float) -> GramBasis:
         return replace(self, scale=variance * self.scale)
@@ -240,21 +235,17 @@ def unpack_basis(header: dict[str, Any], arrays: dict[str, Array]) -> Basis:
     if header["kind"] == "gram":
         return GramBasis(arrays["basis.vectors"], arrays["basis.eigenvalues"], scale)
     inputs, dimension = arrays.get("inputs"), int(header["dimension"])
-    if header["kind"] == "inputs":
-        directions = InputDirections(arrays["inputs"], arrays["basis.combination"])
-        _require_consistent(
-            len(directions.inputs) == len(directions.combination), "rows of inputs and directions"
-        )
-        return InputBasis(directions, dimension, inputs, scale)
-    _require_consistent(header["kind"] == "features", f"basis of kind {header['kind']!r}")
-    _require_consistent(len(arrays["basis.vectors"]) == dimension, "columns of inputs and directions")
-    coordinates = arrays.get("basis.training_coordinates")
+    columns, coordinates = arrays["basis.columns"], arrays.get("basis.training_coordinates")
+    by_inputs = header["kind"] == "inputs"
+    _require_consistent(by_inputs or header["kind"] == "features", f"basis of kind {header['kind']!r}")
+    rows = dimension if not by_inputs else len(arrays["inputs"])
+    _require_consistent(columns.ndim == 2 and len(columns) == rows, "inputs and directions")
     _require_consistent(
-        coordinates is None
-        or (inputs is not None and coordinates.shape == (len(inputs), arrays["basis.vectors"].shape[1])),
+        coordinates is None or (inputs is not None and coordinates.shape == (len(inputs), columns.shape[1])),
         "coordinates of the inputs",
     )
-    return InputBasis(FeatureDirections(arrays["basis.vectors"]), dimension, inputs, scale, coordinates)
+    directions = Directions(columns, inputs if by_inputs else None)
+    return InputBasis(directions, dimension, inputs, scale, coordinates)
 
 
 def _require_consistent(condition: bool, what: str) -> None:

@@ -16,7 +16,7 @@ from lbnn._base.arrays import device_of, like, namespace, times, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import GramBasis, InputBasis
-from lbnn.data.projection import RANK_TOLERANCE, InputDirections
+from lbnn.data.projection import RANK_TOLERANCE, Directions
 from lbnn.data.spectrum import Spectrum
 
 
@@ -198,8 +198,8 @@ def _of_input_contrasts(centred: AnyArray, targets: Array, weights: Array | None
     basis, kept = spectrum.basis, _reflected(rows, level, overwrite=True)  # a reflection undoes itself
     assert isinstance(basis, InputBasis)
     directions, coordinates = basis.directions, basis.training_coordinates
-    if isinstance(directions, InputDirections):
-        directions = InputDirections(kept, _as_contrasts(directions.combination, level))
+    if directions.inputs is not None:
+        directions = Directions(_as_contrasts(directions.columns, level), kept)
     basis = replace(
         basis,
         directions=directions,

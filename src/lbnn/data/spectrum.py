@@ -33,10 +33,8 @@ from lbnn.data.moments import (
 )
 from lbnn.data.projection import (
     RANK_TOLERANCE,
-    FeatureDirections,
-    InputDirections,
+    Directions,
     Projection,
-    TrainingProjection,
     gram_root,
     positive_part,
 )
@@ -143,7 +141,7 @@ class Spectrum:
         roots = np.sqrt(self.weights)
         if not test:
             rows = self.basis.training().explained
-            return TrainingProjection(rows / like(roots[:, None], rows))
+            return Projection(rows / like(roots[:, None], rows))
         return self.basis.project(*self.basis.weighted_points(test, roots))
 
     @property
@@ -446,7 +444,7 @@ class Spectrum:
         """`from_factor` without checks; training inputs (p, n0) if they are kept."""
         values, vectors, targets, rest = factor.decomposed(examples)
         dimension = len(vectors)
-        basis = InputBasis(FeatureDirections(vectors), dimension, inputs, 1 / dimension)
+        basis = InputBasis(Directions(vectors), dimension, inputs, 1 / dimension)
         return cls(values, targets, float((rest**2).sum()), examples, single, basis, rest)
 
     @classmethod
@@ -493,7 +491,7 @@ def _of_example_vectors(
     own, rest = to_numpy(vectors.T @ targets), rest_of_targets(targets, vectors)
     vectors /= like(np.sqrt(dimension * values), vectors)  # in place, and a copy of X only now: memory is
     kept = copied(inputs) if copy else inputs  # scarce during eigh
-    basis = InputBasis(InputDirections(kept, vectors), dimension, kept, 1 / dimension)
+    basis = InputBasis(Directions(vectors, kept), dimension, kept, 1 / dimension)
     return Spectrum(values, own, float((rest**2).sum()), examples, single, basis, rest)
 
 
@@ -503,7 +501,7 @@ def _of_input_vectors(
     """For p > n0: V (n0, r), eigenvectors of XᵀX/n0; U = XV/√(n0 g) is not kept."""
     examples, dimension = inputs.shape
     kept = copied(inputs) if copy else inputs
-    basis = InputBasis(FeatureDirections(vectors), dimension, kept, 1 / dimension)
+    basis = InputBasis(Directions(vectors), dimension, kept, 1 / dimension)
     own = to_numpy(vectors.T @ (kept.T @ targets)) / np.sqrt(dimension * values)[:, None]
     rest: Array = to_numpy(targets) - times(basis.training().explained, own / np.sqrt(values)[:, None])
     return Spectrum(values, own, float((rest**2).sum()), examples, single, basis, rest)
@@ -518,7 +516,7 @@ def _of_singular_vectors(
     own, rest = to_numpy(left.T @ targets), rest_of_targets(targets, left)
     left *= like(values, left)
     kept = copied(inputs) if copy else inputs
-    basis = InputBasis(FeatureDirections(right), dimension, kept, 1 / dimension, left)
+    basis = InputBasis(Directions(right), dimension, kept, 1 / dimension, left)
     eigenvalues = values**2 / dimension
     return Spectrum(eigenvalues, own, float((rest**2).sum()), examples, single, basis, rest)
 
@@ -545,7 +543,7 @@ def _from_moments(moment: AnyArray, cross: AnyArray, total: float, examples: int
     residual = moment_residual(
         total, explained, rounding, top / float(values.min(initial=top)) if top else 1.0
     )
-    basis = InputBasis(FeatureDirections(vectors), dimension, None, 1 / dimension)
+    basis = InputBasis(Directions(vectors), dimension, None, 1 / dimension)
     error = RANK_TOLERANCE * top
     return Spectrum(
         values, targets, residual, examples, single, basis, rounding=rounding, eigenvalue_error=error

@@ -15,7 +15,7 @@ from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.cross_validation import LeaveOneOut, left_out_scores
 from lbnn.data.centring import CentredInputs, CentredKernel, contrasts, outside_range
-from lbnn.data.projection import Projection, ScaledProjection, TrainingProjection
+from lbnn.data.projection import Projection
 from lbnn.estimator.extent import Extent, FunctionVariance
 from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.rows import Rows
@@ -142,7 +142,7 @@ class FittedModel:
     def coefficients(self) -> Array:
         """Mean function: weights of the inputs (n_d, n0), or of the training points in a kernel (n_d, p)."""
         spectrum = self.posterior.spectrum
-        unit = TrainingProjection(np.eye(spectrum.rank))
+        unit = Projection(np.eye(spectrum.rank))
         inner = self.posterior._differences_at(unit).mean  # E M, (r, q)
         inner = inner.reshape(-1, self.matrix.shape[1])
         roots = None if spectrum.weights is None else np.sqrt(spectrum.weights)
@@ -151,7 +151,7 @@ class FittedModel:
     @property
     def _level(self) -> Array:
         """Mean of the levels that the posterior of a table with missing targets has, (q,)."""
-        nowhere = TrainingProjection(np.zeros((1, self.posterior.spectrum.rank)))
+        nowhere = Projection(np.zeros((1, self.posterior.spectrum.rank)))
         return np.asarray(self.posterior._predictive_at(nowhere).mean).reshape(-1)
 
     @property
@@ -354,7 +354,7 @@ class FittedState:
         seen = best.project(*self.transform.test(X, test_gram))
         leverage = self.extent.leverage(self.best.function_variance.at(seen))
         components = tuple(  # models differ in the prior scale: test points are projected once
-            model.predictive_at(_scaled(seen, model.posterior.spectrum.basis.scale / best.basis.scale))
+            model.predictive_at(seen.scaled(model.posterior.spectrum.basis.scale / best.basis.scale))
             for model in self.models
         )
         return replace(Predictive.average(components, self.weights), leverage=leverage)
@@ -366,7 +366,7 @@ class FittedState:
         components = tuple(
             model.in_units(
                 model.posterior._differences_at(
-                    _scaled(seen, model.posterior.spectrum.basis.scale / best.basis.scale)
+                    seen.scaled(model.posterior.spectrum.basis.scale / best.basis.scale)
                 ).affine(model.matrix)
             )
             for model in self.models
@@ -391,8 +391,3 @@ class FittedState:
     def _scored_rows(self) -> IndexArray:
         """Distinct row that each row of the table stands for, without rows of weight zero, (rows,)."""
         return self.rows.stands_for[self.rows.stands_for >= 0]
-
-
-def _scaled(projection: Projection, factor: float) -> Projection:
-    """Test points under a prior scale that is multiplied by a factor."""
-    return projection if factor == 1 else ScaledProjection(projection, factor)

@@ -24,7 +24,7 @@ import numpy as np
 from lbnn._base.types import Array
 from lbnn.data.missing import MissingCells
 from lbnn.data.private_inputs import with_private_inputs
-from lbnn.data.projection import PrivateProjection, Projection
+from lbnn.data.projection import Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.existence import require_zero_temperature
 from lbnn.likelihood.gaussian import GaussianLikelihood
@@ -119,7 +119,7 @@ class Noise:
         if not self.coupling:
             return projection
         total = self.eigenvalues(spectrum)
-        return PrivateProjection(projection, spectrum.eigenvalues / total, self.coupling / total)
+        return projection.behind(spectrum.eigenvalues / total, self.coupling / total)
 
     def mean_covariance(self, scale_mean: Array) -> Array:
         """τ I + ν E L, (n_d, n_d)."""

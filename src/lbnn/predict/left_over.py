@@ -19,12 +19,12 @@ _CANCELLED, _LOST = 1e-9, 1e-12
 
 
 def cancelled(left: Array, prior: Array) -> Mask:
-    """Where a difference from the prior variance, both (...), should be computed in another way."""
+    """Where a difference from the prior variance, both (m, ...), should be computed in another way."""
     return np.asarray(left < _CANCELLED * prior)
 
 
 def lost(left: Array, prior: Array) -> Mask:
-    """Where it should not be trusted."""
+    """Where it, (m, ...), should not be trusted."""
     return np.asarray(left < _LOST * prior)
 
 

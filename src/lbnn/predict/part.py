@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import special
 
-from lbnn._base.arrays import Device, device_of, eigh, like, namespace, row_squares, take, times, to_numpy
+from lbnn._base.arrays import Device, device_of, eigh, like, namespace, times, to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.data.projection import RANK_TOLERANCE, Projection, positive_part
 from lbnn.predict.outputs import LOG_TWO_PI, Outputs, Terms, group_deviations
@@ -38,87 +38,6 @@ class Evidence(Protocol):
 
     def log_density_of_rows(self, explained: Array, rest: Array, values: Array) -> float:
         """Of rows Φ (k, r), R (k, k) and values (k, n_d): the log evidence with them less that without."""
-        ...
-
-
-@dataclass(frozen=True)
-class NoData:
-    """Test points of which the data say nothing: all of their Gram matrix is unexplained."""
-
-    inner: Projection
-
-    @property
-    def explained(self) -> AnyArray:
-        """One direction, in which no point lies, (p̂, 1)."""
-        explained = self.inner.explained
-        return device_of(explained).zeros(explained.shape[0], 1)
-
-    @cached_property
-    def unexplained_diagonal(self) -> Array:
-        """diag G_x̂x̂, (p̂,)."""
-        return self.inner.unexplained_diagonal + row_squares(self.inner.explained)
-
-    @cached_property
-    def unexplained_gram(self) -> AnyArray:
-        """G_x̂x̂, (p̂, p̂)."""
-        return self.inner.unexplained_gram + self.inner.explained @ self.inner.explained.T
-
-    @cached_property
-    def unexplained_root(self) -> AnyArray:
-        """E with E Eᵀ = G_x̂x̂, (p̂, any)."""
-        parts = [self.inner.unexplained_root, self.inner.explained]
-        return namespace(parts[0]).concat(parts, axis=1)
-
-
-@dataclass(frozen=True)
-class SomePoints:
-    """Some of the test points, rows (k,)."""
-
-    inner: Points
-    rows: IndexArray
-
-    @cached_property
-    def explained(self) -> AnyArray:
-        """Φ, (k, r)."""
-        return take(self.inner.explained, self.rows, axis=0)
-
-    @property
-    def unexplained_diagonal(self) -> Array:
-        """diag R, (k,)."""
-        return self.inner.unexplained_diagonal[self.rows]
-
-    @property
-    def unexplained_gram(self) -> AnyArray:
-        """R, (k, k)."""
-        return take(take(self.inner.unexplained_gram, self.rows, axis=0), self.rows, axis=1)
-
-    @property
-    def unexplained_root(self) -> AnyArray:
-        """E with E Eᵀ = R, (k, any)."""
-        return take(self.inner.unexplained_root, self.rows, axis=0)
-
-
-class Points(Protocol):
-    """Test points as predictions see them: Φ and R."""
-
-    @property
-    def explained(self) -> AnyArray:
-        """Φ, (p̂, r)."""
-        ...
-
-    @property
-    def unexplained_diagonal(self) -> Array:
-        """diag R, (p̂,), as NumPy."""
-        ...
-
-    @property
-    def unexplained_gram(self) -> AnyArray:
-        """R, (p̂, p̂)."""
-        ...
-
-    @property
-    def unexplained_root(self) -> AnyArray:
-        """E with E Eᵀ = R, (p̂, any)."""
         ...
 
 
@@ -145,15 +64,14 @@ class Part(Outputs):
     """
 
     process: Process
-    points: Points
+    points: Projection
     evidence: Evidence | None = None
 
     @classmethod
     def of(cls, process: Process, points: Projection, evidence: Evidence | None = None) -> Part:
         """Test points, all of whose Gram matrix is unexplained without data."""
         nothing = process.prior or not points.explained.shape[1]
-        seen: Points = NoData(points) if nothing else points
-        return cls(process, seen, evidence=evidence)
+        return cls(process, points.without_data() if nothing else points, evidence=evidence)
 
     @property
     def draws(self) -> Draws:
@@ -217,7 +135,7 @@ class Part(Outputs):
 
     def taken(self, rows: IndexArray) -> Part:
         """At some of the points (k,)."""
-        some = replace(self, points=SomePoints(self.points, rows))
+        some = replace(self, points=self.points.taken(rows))
         known = vars(self)
         vars(some).update({name: known[name][rows] for name in _AT_POINTS if name in known})
         vars(some)["rest"] = self.rest[rows]
@@ -315,7 +233,7 @@ class Part(Outputs):
         return np.asarray(flat @ flat.swapaxes(1, 2))
 
     def _blocks(self, grouped: bool) -> Iterator[tuple[int, IndexArray]]:
-        """Blocks of draws for work at the test points, with their group."""
+        """Blocks (k,) of draws for work at the test points, with their group."""
         widest = max(self.shape[1], self.draws.basis.shape[2])
         return self.process.blocks(3 * (self.process.size + self.shape[0]) * widest, grouped)
 
@@ -754,5 +672,5 @@ def _triangle(rows: Array) -> Array:
 
 
 def _log_normal(squares: Array, variance: float, count: int) -> Array:
-    """Log density (...) of so many independent numbers with sums of squares (...)."""
+    """Log density (b, ...) of so many independent numbers with sums of squares (b, ...)."""
     return np.asarray(-0.5 * (squares / variance + count * (LOG_TWO_PI + math.log(variance))))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy import integrate, special, stats
 
-from lbnn.data.projection import FeatureDirections, InputProjection
+from lbnn.data.projection import Projection
 from lbnn.network import Network
 from lbnn.paper.compare import (
     absolute_error,
@@ -45,7 +45,7 @@ def matrix_gaussian(run: Run) -> float:
     X = run.rng.standard_normal((4, 6))
     _, W2, W3 = (W[0] for W in draw_weights(run.rng, (6, 5, 4, 3), 1))
     lifted = np.kron(X, W3 @ W2) / math.sqrt(X.shape[1])  # v(F) = (X ⊗ A) v(W_1ᵀ)
-    nothing = InputProjection(FeatureDirections(np.zeros((6, 0))), X, 1 / X.shape[1])
+    nothing = Projection(np.zeros((len(X), 0)), hidden=X / math.sqrt(X.shape[1]))
     draws = Draws.of(ScaleMeasure.atom(W3 @ W2 @ W2.T @ W3.T, False), math.inf)
     predictive = Predictive.of(Process.of(draws, np.zeros(0), np.zeros((0, 3))), nothing, False)
     return relative_error(predictive.covariance.reshape(12, 12), lifted @ lifted.T)

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from lbnn._base.types import Array
-from lbnn.data.projection import GramProjection, Projection
+from lbnn.data.projection import Projection
 from lbnn.likelihood.hidden_kernel import dual
 from lbnn.predict.predictive import Predictive
 from lbnn.predict.process import Process
@@ -60,7 +60,7 @@ class KernelSaddle:
         measure = ScaleMeasure.atom(np.eye(data.outputs), data.single_output)
         draws = Draws.of(measure, self.setting.noise_variance)
         process = Process.of(draws, values, axes.T @ data.targets)
-        return Predictive.of(process, GramProjection(explained, rest), data.single_output)
+        return Predictive.of(process, Projection(explained, gram=rest), data.single_output)
 
     def _gain(self, layer: int) -> float:
         """Product of the prior variances of the layers 2 to ℓ."""
