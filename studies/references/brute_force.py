@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studies.references import annealed
-from tests.referees.several_outputs import Target
-from tests.referees.student_mixture import Proposal, adapt, effective_size, find_modes, first_proposal
+from studies.references.several_outputs import Target
+from studies.references.student_mixture import Proposal, adapt, effective_size, find_modes, first_proposal
 
 Array = NDArray[np.float64]
 

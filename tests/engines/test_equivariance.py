@@ -9,18 +9,14 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 import pytest
-from scipy import special
 
 import lbnn
 from tests.helpers.problems import Array
 from tests.referees import weight_space
-from tests.referees.several_outputs import Target
 from tests.referees.statistics import assert_agrees
-from tests.referees.student_mixture import adapt, find_modes, first_proposal
 
 FAST, SLOW = 40, 200
 FREEDOM = 7  # errors come from eight replicates
@@ -160,17 +156,10 @@ def two_phases(noise: float, second: float) -> Model:
 COEXISTING = two_phases(0.2017, 0.1)
 
 
-@cache
-def by_referee() -> tuple[Array, Array]:
-    """Weights and log L_11 of draws of the referee."""
-    model, rng = COEXISTING, np.random.default_rng(3)
-    target = Target(model.widths, model.variances, model.beta, model.X, model.Y)
-    proposal = first_proposal(find_modes(target, 12, rng))
-    proposal, _ = adapt(target, proposal, 6, 4000, 40, rng)
-    draws = proposal.draw(target, 40_000, rng)
-    weights = special.softmax(proposal.log_weights(draws))
-    roots = target.likelihood.axes @ draws.factors
-    return weights, np.log((roots[:, 0] ** 2).sum(axis=1))
+#: Mass of the phases in which the first output is fitted, its error, and the mass within one of GAP: by an
+#: adapted mixture of Student laws on the factors of the layers, four runs of 40,000 draws
+#: (studies/references/student_mixture.py, which shares no code with the package).
+FITTED, FITTED_ERROR, BETWEEN = 0.4398, 0.0013, 0.003
 
 
 def fitted_mass(post: lbnn.Posterior, unit: float = 1.0) -> tuple[float, float]:
@@ -180,26 +169,13 @@ def fitted_mass(post: lbnn.Posterior, unit: float = 1.0) -> tuple[float, float]:
     return float(phases.mass[fitted].sum()), float(np.linalg.norm(phases.error[fitted]))
 
 
-def test_the_referee_sees_two_phases() -> None:
-    """Both hold mass, and nothing lies between them."""
-    weights, log_scale = by_referee()
-    fitted = float(weights[log_scale > GAP].sum())
-    assert 0.1 < fitted < 0.9
-    assert weights[np.abs(log_scale - GAP) < 0.5].sum() < 0.01
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_mass_of_a_phase_against_the_referee(seed: int) -> None:
-    weights, log_scale = by_referee()
-    inside = log_scale > GAP
-    exact = float(weights @ inside)
-    own = math.sqrt(float(weights**2 @ (inside - exact) ** 2))
     post = COEXISTING.posterior(seed)
     assert post.diagnostics.ok
     mass, error = fitted_mass(post)
     # the valley that cuts the two is not the referee's gap: what lies near it may count on either side
-    between = float(weights[np.abs(log_scale - GAP) < 1.0].sum())
-    assert abs(mass - exact) < 4.5 * math.hypot(error, own) + between
+    assert abs(mass - FITTED) < 4.5 * math.hypot(error, FITTED_ERROR) + BETWEEN
     assert error < 0.05
 
 
