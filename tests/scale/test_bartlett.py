@@ -1,4 +1,4 @@
-"""The Bartlett product: its law against raw weights, its coordinates, its gradient, and its factors."""
+"""The Bartlett product: its coordinates, its gradient, and its factors."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import stats
 
 import lbnn
 from lbnn.engines.target import Target
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.hidden_kernel import dual, dual_prior
-from lbnn.scale.bartlett import _ChiTable
 from lbnn.scale.gamma_product import GammaProduct
 from tests.helpers.problems import Array, make_problem, random_rotation, random_scale
 from tests.referees import weight_space
@@ -37,31 +36,6 @@ def raw_scales(widths: tuple[int, ...], outputs: int, variances: tuple[float, ..
     return weight_space.scale_matrix(weights)
 
 
-def summaries(scales: Array) -> Array:
-    """Functionals that between them feel every entry of the law: L, L², and log eigenvalues that exist."""
-    upper = np.triu_indices(scales.shape[1])
-    square = (scales @ scales)[:, *upper]
-    eigenvalues = np.linalg.eigvalsh(scales)
-    positive = eigenvalues[0] > 1e-9 * eigenvalues[0].max()
-    logs = np.log(eigenvalues[:, positive])
-    return np.concatenate([scales[:, *upper], square, logs, logs.sum(1, keepdims=True) ** 2], axis=1)
-
-
-@pytest.mark.parametrize(("widths", "outputs", "variances"), LAWS, ids=str)
-def test_law_of_the_scale_against_raw_weight_products(
-    widths: tuple[int, ...], outputs: int, variances: tuple[float, ...]
-) -> None:
-    """Means of L, L², log eigenvalues and (log det)², with bottlenecks and layer variances."""
-    drawn = summaries(
-        lbnn.Network(widths, prior_variances=(1.0, *variances)).scale_prior(outputs).sample(SIZE, 1)
-    )
-    raw = summaries(raw_scales(widths, outputs, variances, 2))
-    error = np.sqrt((drawn.var(0) + raw.var(0)) / SIZE)
-    assert_agrees(drawn.mean(0), error, raw.mean(0), comparisons=120)
-    scale = np.abs(raw.mean(0)) + raw.std(0)
-    assert (error < 0.01 * scale).all()
-
-
 @pytest.mark.parametrize(("widths", "outputs", "variances"), LAWS, ids=str)
 def test_law_of_the_largest_eigenvalue(
     widths: tuple[int, ...], outputs: int, variances: tuple[float, ...]
@@ -73,19 +47,6 @@ def test_law_of_the_largest_eigenvalue(
         for s in (prior.sample(SIZE, 3), raw_scales(widths, outputs, variances, 4))
     ]
     assert stats.ks_2samp(*largest).pvalue > 1e-3 / len(LAWS)
-
-
-def test_log_determinant_has_its_known_mean() -> None:
-    """E log det L = Σ_ℓ Σ_i [ψ((n_ℓ − i)/2) + log(2 σ_ℓ²/n_ℓ)], i = 0..n_d − 1."""
-    widths, variances, outputs = (5, 7), (0.8, 1.5), 3
-    prior = lbnn.Network(widths, prior_variances=(1.0, *variances)).scale_prior(outputs)
-    exact = sum(
-        special.digamma((n - i) / 2) + math.log(2 * v / n)
-        for n, v in zip(widths, variances, strict=True)
-        for i in range(outputs)
-    )
-    values = np.linalg.slogdet(prior.sample(SIZE, 5))[1]
-    assert_agrees(values.mean(), values.std() / math.sqrt(SIZE), exact, largest_error=0.01)
 
 
 def test_factors_are_lower_trapezoidal_with_positive_diagonals() -> None:
@@ -264,10 +225,3 @@ def test_splitting_prior_draws_of_the_product_gives_back_the_prior() -> None:
     draws = GammaProduct(widths).split(x, rng)
     for column, n in zip(draws.T, reversed(widths), strict=True):
         assert stats.kstest(n * np.exp(column), "chi2", args=(n,)).pvalue > 1e-3 / 3
-
-
-def test_normal_variables_are_found_from_the_logarithms_of_chi() -> None:
-    """`normal` is the inverse of `log_chi`, within the table and beyond its ends."""
-    table = _ChiTable((1.0, 2.0, 7.0, 40.0))
-    u = np.linspace(-12.0, 12.0, 401)[:, None] + np.zeros(4)
-    np.testing.assert_allclose(table.normal(table.log_chi(u)[0]), u, rtol=1e-9, atol=1e-9)

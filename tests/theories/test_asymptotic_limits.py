@@ -320,16 +320,6 @@ def test_test_points_by_name() -> None:
         theory.predict(cross_gram=DATA.cross, test_gram=DATA.test_gram)
 
 
-def test_theories_show_themselves_in_one_line() -> None:
-    theory = asymptotics.proportional(lbnn.Network((20,)), DATA.X, DATA.Y)
-    assert (
-        repr(theory)
-        == f"Theory('proportional', examples=6, outputs=2, log_evidence={theory.log_evidence:.6g})"
-    )
-    first = asymptotics.proportional_expansion(lbnn.Network((20,)), DATA.X, DATA.Y)
-    assert repr(first) == "Theory('proportional, first order', examples=6, outputs=2)"
-
-
 def test_targets_of_low_rank_where_the_prior_holds() -> None:
     """n_1 > p: a direction without targets has l = 1 − α, as its Riccati equation says."""
     twice = np.stack([DATA.Y[:, 0], 2 * DATA.Y[:, 0]], axis=1)

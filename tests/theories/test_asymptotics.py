@@ -73,15 +73,6 @@ def test_riccati_residual(alpha: float, condition: float) -> None:
         assert np.abs(printed).max() < 1e-12 * max(1.0, np.abs(inverse).max() ** 2)
 
 
-@ratios
-def test_riccati_solver(alpha: float) -> None:
-    """SciPy's solver of AᵀX + XA − X² + Q = 0 with A = (1 − α)/2 and Q = S/n_1."""
-    net, X, Y, square = proportional_problem(alpha)
-    half = 0.5 * (1 - len(X) / net.widths[0]) * np.eye(3)
-    expected = linalg.solve_continuous_are(half, np.eye(3), square / net.widths[0], np.eye(3))
-    np.testing.assert_allclose(asymptotics.proportional(net, X, Y).scale.mean, expected, rtol=1e-10)
-
-
 @pytest.mark.parametrize("squares", [(1e-8, 1.0, 1e8), (0.0, 2.0, 50.0)])
 def test_roots_to_rounding_however_small(squares: tuple[float, ...]) -> None:
     """The positive root of l² − (1 − α) v l − s v/n = 0, in its stable form."""

@@ -242,8 +242,3 @@ def test_an_inference_that_is_not_ok_warns_at_the_callers_line(monkeypatch: pyte
     assert not post.diagnostics.ok
     assert [str(each.message) for each in told] == list(post.diagnostics.messages)
     assert {each.filename for each in told} == {__file__}
-
-
-def test_mixtures_show_their_law_in_one_line() -> None:
-    mixture = lbnn.ScaleMixture(stats.gamma(5, scale=0.2), exponential_rate=10)
-    assert repr(mixture) == "ScaleMixture(gamma(5, scale=0.2), exponential_rate=10)"

@@ -266,7 +266,8 @@ def regression(missing=0.2, seed=0):
 
 
 def estimator(**more):
-    return lbnn.LBNNRegressor(**{"width": (4,), "depth": 2, "missing_targets": "allow"} | more)
+    given = {"width": (4,), "depth": 2, "missing_targets": "allow", "average": False, "target_error": 0.2}
+    return lbnn.LBNNRegressor(**given | more)
 
 
 def test_estimator_fits_the_observed_targets(tmp_path):

@@ -235,14 +235,6 @@ def test_left_out_observations_are_those_of_refits(count):
     assert scores.log_density[a] == pytest.approx(refit.pointwise_log_density(y[[a]])[0], abs=0.1)
 
 
-def test_phases_of_a_channel_that_is_switched_off():
-    rng = np.random.default_rng(0)
-    views = rng.normal(size=(60, 2, 5))
-    y = views[:, 0] @ rng.normal(size=5) + 0.1 * rng.normal(size=60)
-    phases = lbnn.Network((3, 3)).condition_views(views, y, 100.0).scale.phases()
-    assert sum(phase.mass for phase in phases) == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize("count", [7, 30])
 def test_a_saved_posterior_has_the_same_numbers(tmp_path, count):
     views, y = problem(count, 2, 4)
