@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lbnn._base.gauss_rule import make_gauss_rule
-from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.hidden_kernel import dual
 
 DRAWS = 3
@@ -55,10 +55,6 @@ def rows(rng, count, outputs, noise, **more):
     )
 
 
-def ratio(rng):
-    return LikelihoodRatio((rows(rng, 6, 3, 0.4), rows(rng, 4, 3, 0.0)), (rows(rng, 5, 3, 0.7),))
-
-
 def condensed(rng):
     g, y = np.sort(rng.uniform(1, 3, size=120))[::-1], rng.standard_normal((120, 2))
     rule = make_gauss_rule(g, y)
@@ -93,7 +89,6 @@ PROBLEMS = {
     "hidden kernel, narrow": (lambda rng: dual(rows(rng, 4, 9, 0.3)), 4, 2),
     "hidden kernel, fewer outputs": (lambda rng: dual(rows(rng, 4, 2, 0.3)), 4, 4),
     "hidden kernel without noise": (lambda rng: dual(rows(rng, 4, 9, 0.0)), 4, 4),
-    "ratio": (ratio, 3, 3),
 }
 
 
@@ -107,9 +102,6 @@ def lower(rng, rows, columns):
 
 def expected(likelihood, roots):
     """Values and gradients in F in 60 digits."""
-    if isinstance(likelihood, LikelihoodRatio):
-        parts = [(sign, expected(factor, roots)) for sign, factor in likelihood.signed]
-        return tuple(sum(sign * part[i] for sign, part in parts) for i in range(2))
     both = [of(likelihood, each) for each in roots]
     return np.array([value for value, _ in both]), np.stack([slope for _, slope in both])
 
@@ -145,7 +137,7 @@ def test_value_and_gradient(name, frames):
     np.testing.assert_allclose(own.log_value(total), found[0], rtol=1e-13)
 
 
-@pytest.mark.parametrize("name", ["independent", "per output", "without noise", "hidden kernel", "ratio"])
+@pytest.mark.parametrize("name", ["independent", "per output", "without noise", "hidden kernel"])
 def test_scales_by_eigenvalues_and_eigenvectors(name):
     make, outputs, _ = PROBLEMS[name]
     rng = np.random.default_rng(3)

@@ -26,7 +26,7 @@ from functools import cached_property
 import numpy as np
 
 from lbnn._base.types import Array
-from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.missing import PartialLikelihood
 from lbnn.likelihood.views import ViewLikelihood
 from lbnn.scale.total_factor import TotalFactorLaw
@@ -124,9 +124,6 @@ def examples_of(likelihood: object, frame: Array) -> Examples | None:
         return _of_gaussian(likelihood, frame)
     if isinstance(likelihood, ViewLikelihood | PartialLikelihood):  # weights correct what proposals miss
         return None if likelihood.surrogate is None else _of_gaussian(likelihood.surrogate, frame)
-    if isinstance(likelihood, LikelihoodRatio) and not likelihood.denominators:
-        parts = [_of_gaussian(factor, frame) for factor in likelihood.numerators if not factor.flat]
-        return _joined(parts) if parts else None
     return None
 
 
@@ -141,12 +138,6 @@ def _of_gaussian(factor: GaussianLikelihood, frame: Array) -> Examples:
     count = np.full(rows.shape, factor.multiplicity)
     count[:, : factor.zeros] = 0.0  # the determinant of these axes was taken out
     return Examples(rows, noise, count)
-
-
-def _joined(parts: list[Examples]) -> Examples:
-    return Examples(
-        *(np.concatenate([getattr(p, name) for p in parts]) for name in ("rows", "noise", "count"))
-    )
 
 
 @dataclass(frozen=True)

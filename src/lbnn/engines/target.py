@@ -40,7 +40,7 @@ class Likelihood(Protocol):
         ...
 
 
-#: Likelihoods of data as functions of the scale L; those of the hidden kernel and ratios are others.
+#: Likelihoods of data as functions of the scale L; those of the hidden kernel are others.
 ScaleLikelihood = GaussianLikelihood | ViewLikelihood | PartialLikelihood
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from lbnn._base.gauss_rule import GaussRule
 from lbnn._base.types import Array
-from lbnn.likelihood.root import Gaussian, Scatter, Signed
+from lbnn.likelihood.root import Gaussian, Scatter
 
 
 @dataclass(frozen=True)
@@ -62,16 +62,6 @@ class GaussianLikelihood:
                 unseen * outputs * math.log(self.noise_variance) + self.residual / self.noise_variance
             )
         return constant + self.log_jacobian
-
-    def same_function(self, other: GaussianLikelihood) -> bool:
-        """Whether another factor depends on L in the same way."""
-        return (
-            self.noise_variance == other.noise_variance
-            and self.multiplicity == other.multiplicity
-            and np.array_equal(self.eigenvalues, other.eigenvalues)
-            and np.array_equal(self.targets, other.targets)
-            and np.array_equal(self.output_units, other.output_units)
-        )
 
     @property
     def output_units(self) -> Array:
@@ -162,66 +152,3 @@ class GaussianLikelihood:
             peaks = ((self.targets**2).sum(1) - self.noise_variance) / self.eigenvalues
         turns = np.append(peaks[peaks > 0], floor) if floor > 0 else peaks[peaks > 0]
         return (math.log(turns.min()), math.log(turns.max())) if len(turns) else None
-
-
-@dataclass(frozen=True)
-class LikelihoodRatio:
-    """A product of likelihood factors over others, in logs: Σ numerators − Σ denominators."""
-
-    numerators: tuple[GaussianLikelihood, ...]
-    denominators: tuple[GaussianLikelihood, ...] = ()
-
-    @property
-    def operations(self) -> float:
-        """Rough number of floating-point operations of one gradient, for planning."""
-        return sum(factor.operations for _, factor in self.signed)
-
-    @property
-    def log_constant(self) -> float:
-        """The part that does not depend on L."""
-        return sum(sign * factor.log_constant for sign, factor in self.signed)
-
-    @property
-    def target_moment(self) -> Array:
-        """Sum of those of the numerators, (n_d, n_d)."""
-        return np.sum([factor.target_moment for factor in self.numerators], axis=0)
-
-    def bounded_average(self, narrowest: float) -> bool:
-        """Whether E exp(ratio) is finite under a prior whose narrowest hidden layer has this width.
-
-        Noise-free targets of rank q < n_d, p rows, leave det(L)^{−p/2} on n_d − q outputs (see `existence`).
-        """
-        exact = [factor.targets for factor in self.numerators if factor.noise_variance == 0]
-        if not exact:
-            return True
-        rows = np.concatenate(exact)
-        rank = int(np.linalg.matrix_rank(rows)) if rows.size else 0
-        return rank == min(rows.shape) or narrowest >= rows.shape[1] + len(rows) - rank
-
-    def times(self, factor: GaussianLikelihood) -> LikelihoodRatio:
-        """The product with another factor, which cancels where the same stands below the line."""
-        for number, other in enumerate(self.denominators):
-            if factor.same_function(other):
-                rest = self.denominators[:number] + self.denominators[number + 1 :]
-                return LikelihoodRatio(self.numerators, rest)
-        return LikelihoodRatio((factor, *self.numerators), self.denominators)
-
-    def in_frame(self, frame: Array) -> Signed:
-        """The ratio less `log_constant` as a function of T with F = O T, for a frame O (n_d, n_d)."""
-        return Signed(tuple((sign, factor.in_frame(frame)) for sign, factor in self.signed))
-
-    def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
-        """Log of the ratio less `log_constant`, (m,)."""
-        terms = [sign * factor.log_value(eigenvalues, vectors) for sign, factor in self.signed]
-        return np.sum(terms, axis=0)
-
-    def __call__(self, eigenvalues: Array, vectors: Array) -> Array:
-        """Log of the ratio, (m,)."""
-        return self.log_constant + self.log_value(eigenvalues, vectors)
-
-    @property
-    def signed(self) -> list[tuple[float, GaussianLikelihood]]:
-        """Every factor with +1 above and −1 below the line."""
-        return [(1.0, factor) for factor in self.numerators] + [
-            (-1.0, factor) for factor in self.denominators
-        ]

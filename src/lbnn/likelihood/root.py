@@ -12,7 +12,6 @@ F (m, n, k), one for each of m draws, every likelihood here has
   For k < n, a layer narrower than the outputs, nothing is computed with n rows and n columns for each draw.
 - `Scatter`, τ = 0: the data enter by RᵀR = Σ_i ỹ_i ỹ_iᵀ/g_i alone, and all that is solved is triangular.
   Powers of the diagonal of T make it the density of a matrix generalised inverse Gaussian as well.
-- `Signed`: products of likelihoods over others.
 - `OfScale`: whatever is known as a function of eigenvalues and eigenvectors of L.
 
 Digits, relative to the largest entry of a gradient, against 60 digits: L over 12 decades in any directions,
@@ -232,26 +231,6 @@ class Scatter(RootLikelihood):
             gradient = _solve(lower, inner, transposed=True)
             gradient[~np.isfinite(gradient)] = 0.0
         return value, gradient if right is None else gradient @ right
-
-
-@dataclass(frozen=True)
-class Signed(RootLikelihood):
-    """Σ ± log p: a product of likelihoods over others."""
-
-    terms: tuple[tuple[float, RootLikelihood], ...]
-
-    def in_frame(self, frame: Array) -> Signed:
-        """Every factor in the frame (n, n)."""
-        return Signed(tuple((sign, term.in_frame(frame)) for sign, term in self.terms))
-
-    def _evaluate(self, root: Array, slope: bool) -> tuple[Array, Array | None]:
-        value, gradient = np.zeros(len(root)), np.zeros_like(root) if slope else None
-        for sign, term in self.terms:
-            part, change = term._evaluate(root, slope)
-            value += sign * part
-            if gradient is not None and change is not None:
-                gradient += sign * change
-        return value, gradient
 
 
 class ScaleFunction(ABC):
