@@ -306,9 +306,9 @@ def test_draws_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.Monkey
 def test_orders_that_differ_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the two orders contradict each other both get more draws before anything is said."""
     target = target_of(make_problem(30, 50, 10, seed=683), (15,), 4.0)
-    plain, other, _ = row_estimates(target, Call(InferenceOptions(0.1, 0)))
+    plain, other = row_estimates(target, Call(InferenceOptions(0.1, 0)))
     assert agree(plain, other, POLICY)
     monkeypatch.setattr(rowwise, "agree", lambda *_: False)
-    again, _, _ = row_estimates(target, Call(InferenceOptions(0.1, 0)))
+    again, _ = row_estimates(target, Call(InferenceOptions(0.1, 0)))
     assert len(again.log_weights) == 4 * len(plain.log_weights)
     assert again.evidence.agrees_with(plain.evidence)

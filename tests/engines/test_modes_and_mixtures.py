@@ -12,7 +12,6 @@ import pytest
 import lbnn
 from lbnn.engines import mixture
 from lbnn.engines.estimate import Call
-from lbnn.engines.importance import curvature, laplace_proposal, nearby_proposal
 from lbnn.engines.inference import InferenceOptions
 from lbnn.engines.mixture import (
     Mixture,
@@ -164,16 +163,6 @@ def test_peaks_of_a_scan():
     (first, *others) = AxisScan(logs, leading, last).peaks()
     assert first[0] == pytest.approx(1.0, abs=0.1)
     assert [peak[0] for peak in others] == [pytest.approx(-6.0, abs=0.1)]
-
-
-def test_a_step_of_newton_is_the_search_where_it_is_short():
-    target = target_of((20,), 2)
-    mode = laplace_proposal(target)
-    near = nearby_proposal(target, mode.mean + 0.1 * np.diag(mode.root))
-    np.testing.assert_allclose(near.mean, mode.mean, atol=0.05)
-    far = nearby_proposal(target, mode.mean + 3.0)
-    np.testing.assert_allclose(far.mean, mode.mean, atol=1e-2)
-    assert np.linalg.eigvalsh(curvature(target, mode.mean)).min() > 0
 
 
 # ---------------------------------------------------------------- mixtures

@@ -13,7 +13,8 @@ import lbnn
 from lbnn import archive
 from lbnn.engines.estimate import Call, Estimate, Located
 from lbnn.engines.inference import EvidenceEstimate, InferenceOptions
-from lbnn.engines.run import Sampling, primal_target
+from lbnn.engines.run import primal_target
+from lbnn.engines.sampling import Sampling
 from lbnn.engines.verdict import verdict
 from lbnn.noise.make import make_noise
 
@@ -147,7 +148,7 @@ def narrow_sampling(widths=(2,), examples=8, outputs=5, beta=10.0, target_error=
 def test_spectral_draws_have_coordinates_and_constants(widths):
     """Coordinates give the same L; evidence and E L are those of the mixture."""
     sampling = narrow_sampling(widths, target_error=0.1)
-    answer = sampling._spectral_smc(last=True)
+    answer = sampling.spectral_answer(last=True)
     scales = sampling.target.scales(answer.points)
     along = np.einsum("ji,mjk,ki->mi", sampling.target.rotation, scales, sampling.target.rotation)
     np.testing.assert_allclose(np.log(along), answer.estimate.log_diagonal, rtol=1e-6, atol=1e-6)
@@ -161,7 +162,7 @@ def test_spectral_draws_have_coordinates_and_constants(widths):
 def test_the_reverse_way_checks_where_rows_cannot():
     sampling = narrow_sampling()
     sampling.rows = None
-    answer = sampling._spectral_smc(last=True)
+    answer = sampling.spectral_answer(last=True)
     own, check = answer.diagnostics.estimates
     assert check.method == "annealing from the posterior to the prior"
     assert own.agrees_with(check)

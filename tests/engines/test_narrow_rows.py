@@ -13,9 +13,15 @@ import pytest
 from scipy import special, stats
 
 import lbnn
-from lbnn.engines.rowwise import proposals
+from lbnn.engines.estimate import Call
+from lbnn.engines.inference import InferenceOptions
+from lbnn.engines.policy import POLICY
+from lbnn.engines.rowwise import proposals, row_estimates
+from lbnn.engines.run import primal_target
 from lbnn.engines.target import Target
+from lbnn.engines.verdict import agree, reaches
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.noise.make import make_noise
 from lbnn.scale.prior import ScalePrior
 
 
@@ -40,11 +46,14 @@ def test_one_unit_and_two_examples_against_a_grid(size):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(2, 3))
     Y = size * (X @ rng.normal(size=(3, 1)) @ rng.normal(size=(1, 40)) + 0.5 * rng.normal(size=(2, 40)))
-    post = lbnn.Network((1,)).condition(X, Y, beta=4.0, engine="importance", target_error=0.02)
-    assert post.diagnostics.ok
-    assert "rows of T" in post.diagnostics.estimates[0].method
-    error = post.log_evidence - one_unit_evidence(X, Y, 4.0)
-    assert abs(error) < 4 * post.log_evidence_error
+    spectrum = lbnn.Spectrum.from_inputs(X, Y)
+    likelihood = make_noise("independent", 4.0, spectrum).likelihood(spectrum)
+    target, call = primal_target(ScalePrior((1,), 40), likelihood), Call(InferenceOptions(0.02, 0))
+    found, other = row_estimates(target, call)
+    assert reaches(found, call)
+    assert agree(found, other, POLICY)
+    error = found.log_evidence + likelihood.log_constant - one_unit_evidence(X, Y, 4.0)
+    assert abs(error) < 4 * found.log_evidence_error
 
 
 def low_rank_signal(examples, seed):

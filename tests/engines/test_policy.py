@@ -13,7 +13,7 @@ import lbnn
 from lbnn.engines.estimate import Call, Estimate, Located, group_spread
 from lbnn.engines.inference import Diagnostics, EvidenceEstimate, InferenceOptions
 from lbnn.engines.policy import GROUPS, POLICY, Policy, joint_errors
-from lbnn.engines.strategy import Problem, plan
+from lbnn.engines.table import Problem, plan
 from lbnn.engines.verdict import (
     _shortfall,
     agree,
@@ -259,9 +259,7 @@ DECISIONS = {
 
 #: where a factor of three does not change whether a right answer is given, and why
 HARMLESS = {
-    "gaussian_share": "a worse Gaussian still has to reach the target error and be confirmed",
     "gaussian_alone": "it only spares a check of an estimate that has reached the target error",
-    "rows_before_kernel": "decides which of two answers that are not ok is returned, and the time it takes",
     "fewest_narrow_rows": "decides which of two answers is tried first, and the time it takes",
     "work": "time: an answer that runs out of work says so",
     "row_work": "time: an answer that runs out of work says so",
@@ -269,8 +267,6 @@ HARMLESS = {
     "mixture_work": "time: an answer that runs out of work says so",
     "smc_work": "time: an answer that runs out of work says so",
     "smc_work_cut": "time: an answer that runs out of work says so",
-    "rough_work": "time: an answer that runs out of work says so",
-    "rough_effective": "one of many models whose average is taken; few draws are counted and said",
 }
 
 

@@ -14,7 +14,6 @@ from scipy import stats
 
 import lbnn
 from lbnn.engines import run as engine_run
-from lbnn.engines.estimate import Call
 from lbnn.engines.laws import SampledLaw
 from lbnn.engines.policy import POLICY
 from tests.helpers import lattice
@@ -576,7 +575,7 @@ HARD = make_problem(20, 30, 2, seed=260)
 
 def test_importance_sampling_that_falls_short_warns_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     few = replace(POLICY, mixture_work=1e6)  # no draws beyond the rounds of fitting
-    monkeypatch.setattr(engine_run, "Call", lambda options: Call(options, few))
+    monkeypatch.setattr(engine_run, "POLICY", few)
     with pytest.warns(lbnn.AccuracyWarning, match="try engine='smc'"):
         post = run((2,) * 5, HARD, 100.0, engine="importance", target_error=0.004)
     assert not post.diagnostics.ok

@@ -50,7 +50,7 @@ def test_the_law_of_the_scale_is_that_of_its_atoms(turned):
     _, post, _ = turned
     scale, noise = post.scale, post.noise
     np.testing.assert_allclose(noise.root @ noise.root.T, post.noise_covariance)
-    tilt = np.diag([0.3, -0.2, 0.1]) + 0.05
+    tilt = 0.1 * (np.diag([0.3, -0.2, 0.1]) + 0.05)
 
     def exponent(values, vectors):
         """Tr A L."""

@@ -1,15 +1,16 @@
 """Engines: prior × likelihood factor → scale measure, evidence, diagnostics.
 
-`strategy` says what is tried for a problem (`plan`, which draws nothing), `run` executes it (`infer`),
-`verdict` decides whether the answer is ok, `policy` holds the thresholds of these decisions. What is tried:
-`atom` (depth one), `quadrature` (one output), and samplers that return an `Estimate` each: `importance`,
-`mixture`, `rowwise`, `relative_rows`, `smc`. `inference` holds the types of questions and answers.
-Imports `scale` and `likelihood`; nothing of inputs, noise or predictions.
+`table` says what is tried for a problem (`plan`, which draws nothing), `run` follows it (`infer`), `sampling`
+makes the estimates and answers that its lines name, `verdict` decides whether an answer is ok, `policy` holds
+the thresholds of these decisions. What is tried: `quadrature` (one output), and samplers that return an
+`Estimate` each: `importance`, `mixture`, `rowwise`, `relative_rows`, `spectral`, `smc`; `grow` is their loop.
+`inference` holds the types of questions and answers. Imports `scale` and `likelihood`; nothing of inputs,
+noise or predictions.
 """
 
 from lbnn.engines.inference import Diagnostics, EvidenceEstimate, InferenceOptions, ScaleInference
 from lbnn.engines.run import infer
-from lbnn.engines.strategy import ENGINES, Plan, Problem, Step, plan
+from lbnn.engines.table import ENGINES, Plan, Problem, Step, plan
 
 __all__ = [
     "ENGINES",

@@ -26,6 +26,10 @@ from lbnn.engines.target import Target
 from lbnn.scale.measure import effective_atoms
 from lbnn.scale.phases import error_of_independent, standard_error
 
+#: Effective draws per draw from which the spread of groups of quasi-random points is their error; where it
+#: was less, narrow networks had errors that were too small.
+_EVEN = 0.3
+
 
 @dataclass
 class Call:
@@ -137,11 +141,11 @@ class Estimate:
         """From log prior × likelihood / proposal (m,) of draws in `GROUPS` groups of equal size.
 
         The error is the spread between the groups, and no smaller than that of independent draws unless they
-        are `quasi_random`: where large weights are rare, most groups have none of them, and their spread is
-        too small (widths (3, 2), noise per output: 0.008, where the log evidence was low by 0.040).
+        are `quasi_random` and large weights are not rare: otherwise most groups have none of them, and their
+        spread is too small (widths (3, 2), noise per output: 0.008, where the log evidence was low by 0.040).
         """
         log_evidence, error = group_spread(log_weights, GROUPS)
-        if not quasi_random:
+        if not quasi_random or effective_atoms(log_weights) < _EVEN * len(log_weights):
             error = max(error, independent_error(log_weights))
         groups = np.repeat(np.arange(GROUPS), len(log_weights) // GROUPS)
         return cls(

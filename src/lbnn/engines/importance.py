@@ -17,17 +17,17 @@ from scipy import optimize, special
 from lbnn._base.quasi_random import normal_points, uniform_points
 from lbnn._base.types import Array
 from lbnn.engines.estimate import Call, Estimate
+from lbnn.engines.grow import grow, missing_for, power_of_two
 from lbnn.engines.policy import GROUPS, POLICY, Policy
 from lbnn.engines.target import Target, log_diagonal
 from lbnn.engines.verdict import reaches
 
-_FIRST, _GROWTH = 64, 8  # points per group in the first round, and factor to the next
+_FIRST = 64  # points per group in the first round
+_PER_EFFECTIVE = 20  # most points for each effective one that is asked for
 _LARGEST = 1 << 26  # floats that a round may fill
 _DEFENSIVE = 0.1  # share of points drawn from the prior
-_OF_PRIOR = 64  # points per group of plain draws of the prior
 _WIDEST = 2.0  # standard deviation allowed in a direction; the prior's is one
 _DIFFERENCE = 1e-4
-_SHORT = 0.5  # step of Newton's method, in standard deviations, after which the curvature is still right
 # The posterior is skewed and its tails are broader than the Gaussian's. Widening every direction by this over
 # √D costs a quarter of the effective draws of a Gaussian target in any dimension D, and gains several times
 # as many of the actual ones; without it, errors in narrow networks were understated.
@@ -75,16 +75,6 @@ def laplace_proposal(target: Target, start: Array | None = None, policy: Policy 
         return GaussianProposal(begin, None, 0.0)
     mean = find_mode(target, begin)
     return _gaussian(mean, curvature(target, mean))
-
-
-def nearby_proposal(target: Target, start: Array, policy: Policy = POLICY) -> GaussianProposal:
-    """The Gaussian at the mode next to start (k,), by one step of Newton's method where that is short."""
-    hessian = curvature(target, start)
-    values, vectors = np.linalg.eigh(hessian)
-    along = vectors.T @ target.value_and_gradient(start[None])[1][0]
-    if values[0] < _WIDEST**-2 or float((along**2 / values).sum()) > _SHORT**2:
-        return laplace_proposal(target, start, policy)
-    return _gaussian(start + vectors @ (along / values), hessian)
 
 
 def _gaussian(mean: Array, hessian: Array) -> GaussianProposal:
@@ -145,17 +135,18 @@ def gaussian_importance(
 
     E L is taken along the axes of the outputs of `axes`, by default the same target.
     """
-    size, last = _FIRST, _last_size(call.target_error, target.dimension)
-    while True:
+
+    def draw(size: int) -> Estimate:
+        """One round of at least so many points in each group."""
         call.progress.say(f"importance sampling, {GROUPS * size} points in {target.dimension} dimensions")
-        estimate = gaussian_round(target, proposal, call, method, axes, size)
-        growth = last / size
-        could = growth * estimate.effective_sample_size >= call.target_error**-2
-        if size >= last or reaches(estimate, call) or not could:
-            return estimate
-        size = min(size * _GROWTH, last)
-        if 0.5 * GROUPS * size * target.operations > call.work(call.policy.work):
-            return estimate  # the next round would take longer than the whole call may
+        return gaussian_round(target, proposal, call, method, axes, power_of_two(size))
+
+    most = min(
+        _PER_EFFECTIVE * call.effective,
+        _LARGEST / max(target.dimension, 1),
+        2 * call.work(call.policy.work) / target.operations,
+    )
+    return grow(draw, draw(_FIRST), most / GROUPS, missing_for(call), lambda found: reaches(found, call))
 
 
 def gaussian_round(
@@ -173,15 +164,13 @@ def gaussian_round(
     points = np.concatenate([_mixture(proposal, uniform_points(size, dimension, each)) for each in streams])
     log_weights = _log_weights(target, proposal, points)
     call.spend(0.5 * len(points) * target.operations)
-    return _estimate(method, target, axes or target, points, log_weights, time.perf_counter() - began)
-
-
-def prior_importance(target: Target, call: Call) -> Estimate:
-    """Plain draws of the prior, weighted by the likelihood: nothing is known of the posterior."""
-    began = time.perf_counter()
-    points = prior_points(target, _OF_PRIOR, call)
-    log_weights = target.log_density(points) + 0.5 * (points**2).sum(axis=1)
-    return _estimate("draws of the prior", target, target, points, log_weights, time.perf_counter() - began)
+    diagonal = log_diagonal(target, points, (axes or target).rotation)
+    seconds = time.perf_counter() - began
+    # Scrambled Sobol points through one Gaussian: over 24 seeds of six problems the spread between groups had
+    # 0.8 to 1.2 times the true error, independent draws would have up to four times as much.
+    return Estimate.of_weights(
+        method, log_weights, diagonal, lambda: points, seconds=seconds, target=target, quasi_random=True
+    )
 
 
 def prior_points(target: Target, size: int, call: Call) -> Array:
@@ -206,24 +195,6 @@ def placed_draws(target: Target, proposal: GaussianProposal, white: Array) -> tu
     points = proposal.place(white)
     log_target, gradient = target.value_and_gradient(points)
     return points, log_target + 0.5 * (white**2).sum(axis=1) + proposal.log_determinant, gradient
-
-
-def _estimate(
-    method: str, target: Target, axes: Target, points: Array, log_weights: Array, seconds: float
-) -> Estimate:
-    """The estimate of points (m, k) with log weights (m,)."""
-    diagonal = log_diagonal(target, points, axes.rotation)
-    # Scrambled Sobol points through one Gaussian: over 24 seeds of six problems the spread between groups had
-    # 0.8 to 1.2 times the true error, independent draws would have up to four times as much.
-    return Estimate.of_weights(
-        method, log_weights, diagonal, lambda: points, seconds=seconds, target=target, quasi_random=True
-    )
-
-
-def _last_size(target_error: float, dimension: int) -> int:
-    """Points per group in the last round: in proportion to target_error⁻², as far as memory goes."""
-    size = 512 if target_error >= 0.02 else 4096 if target_error >= 0.002 else 32768
-    return max(_FIRST, min(size, _LARGEST // (GROUPS * max(dimension, 1))))
 
 
 def _log_weights(target: Target, proposal: GaussianProposal, points: Array) -> Array:

@@ -27,12 +27,12 @@ from lbnn._base.quasi_random import uniform_points
 from lbnn._base.small_matrices import one_sign
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.estimate import Call, Estimate
+from lbnn.engines.grow import grow, missing_for, power_of_two
 from lbnn.engines.modes import WIDEST, Mode, find_modes, find_tails, scan_axes
 from lbnn.engines.policy import GROUPS
 from lbnn.engines.target import Target, log_diagonal, turned_points
 from lbnn.engines.total_target import FactorSpace, Space, TotalTarget
 from lbnn.engines.verdict import reaches
-from lbnn.scale.bartlett import BartlettCoordinates
 from lbnn.scale.measure import effective_atoms
 from lbnn.scale.total_factor import TotalFactorLaw
 
@@ -44,7 +44,6 @@ _INFLATION = 0.5  # parts are wider than the curvature says by this over √dime
 _MOST_PARTS = 14
 _NEAREST = 20  # neighbours per dimension from which a new part takes its shape
 _EXTRA = 2  # uniforms beside those of the coordinates: choice of the part, radius of the Student law
-_LARGEST_ROUGH = 512  # most draws per group of a rough answer
 _PILOT = 64  # draws per group in rounds of fitting
 _ROUNDS = 8
 _REFITS = 2  # times that a mixture is fitted anew to a larger sample which showed that it leaves out a tail
@@ -55,7 +54,7 @@ _LARGEST = 1 << 25  # floats that the coordinates of all draws may fill
 #: rough operations for one row of one factor, its inner draws and all densities: at depth two, and deeper
 _ROW_WORK = (1e3, 1e4)
 _FITTED_FROM = 2048  # draws of another estimate to which a mixture over all factors is fitted at first
-_CHECK_ROUNDS, _CHECK_SIZE, _UNFITTED_SIZE = 4, 256, 32  # rounds of fitting, draws per group, of checks
+_CHECK_ROUNDS, _CHECK_SIZE = 4, 256  # rounds of fitting, draws per group, of checks
 
 
 class Part(Protocol):
@@ -156,12 +155,6 @@ class Mixture:
         """The part that is most responsible for each of the scales given by roots, (m,)."""
         with np.errstate(divide="ignore"):  # a part may have no share
             return np.argmax(self.log_densities(roots) + np.log(self.shares), axis=1)
-
-    def start(self, coordinates: BartlettCoordinates) -> Array:
-        """u of the first part's centre with inner factors at typical values, (D,)."""
-        part, law = self.parts[0], TotalFactorLaw(coordinates.shapes)
-        assert isinstance(part, StudentPart)
-        return coordinates.locate(law.typical_factors(part.mean[None]))[0]
 
     def sample(self, size: int, groups: int, rng: np.random.Generator) -> MixtureSample:
         """Weighted points in independent groups of so many each: shifted Sobol points through the parts."""
@@ -400,36 +393,41 @@ def _floored(shares: Array) -> Array:
 
 
 def mixture_estimate(mixture: Mixture, call: Call) -> tuple[Estimate, Mixture]:
-    """Fit a mixture to the posterior of T and draw until the target error is reached or out of reach.
-
-    Rough draws are enough when `Policy.rough_effective` of them count.
-    """
-    began, rng, rough = time.perf_counter(), call.stream(mixture.space.name), call.options.rough
-    rounds = _ROUNDS if mixture.space.dimension <= call.policy.most_fitted else 1
+    """Fit a mixture to the posterior of T and draw until the target error is reached or out of reach."""
+    began, rng, space = time.perf_counter(), call.stream(mixture.space.name), mixture.space
+    rounds = _ROUNDS if space.dimension <= call.policy.most_fitted else 1
     refits = _REFITS if rounds > 1 else 0
-    mixture, sample = _fitted_afresh(mixture, rounds, rng, call)
-    estimate = _estimate(sample, began)
-    enough = call.policy.rough_effective if rough else math.inf
-    while not (reaches(estimate, call) or estimate.effective_sample_size >= enough):
-        size = _next_size(estimate, mixture, call)
-        size = min(size, _LARGEST_ROUGH) if rough else size
-        if size * GROUPS <= len(estimate.log_weights):
-            break
-        size = min(size, _LARGEST_TO_REFIT) if refits else size
-        dimension = mixture.space.target.dimension
-        call.progress.say(f"importance sampling, {GROUPS * size} points in {dimension} dimensions")
+
+    def heavy(found: Estimate) -> bool:
+        """Whether the weights have a tail that no part of the mixture covers."""
+        return found.heavy_tailed(call.policy) or found.heavy_tailed_means(call.policy)
+
+    def draw(size: int) -> Estimate:
+        """A new sample; where more of the same would not help, a new mixture with a small one."""
+        nonlocal mixture, refits
+        size = min(power_of_two(size), _LARGEST_TO_REFIT) if refits else power_of_two(size)
+        call.progress.say(
+            f"importance sampling, {GROUPS * size} points in {space.target.dimension} dimensions"
+        )
         sample = _sample(mixture, size, rng, call)
-        estimate = _estimate(sample, began)
-        tails = estimate.heavy_tailed(call.policy) or estimate.heavy_tailed_means(call.policy)
-        if refits and tails:  # more of the same would not help: some tail has no proposal
+        found = _estimate(sample, began)
+        if refits and heavy(found):
             refits -= 1
             mixture, sample = _fitted_afresh(adapted(sample, True), rounds, rng, call)
-            estimate = _estimate(sample, began)
-        elif tails and size >= _LARGEST_TO_REFIT:  # nor would more draws: the index does not fall with them
-            break
-        elif size == _LARGEST_TO_REFIT:
+            return _estimate(sample, began)
+        if size == _LARGEST_TO_REFIT:
             refits = 0
-    return estimate, mixture
+        return found
+
+    def enough(found: Estimate) -> bool:
+        """The target error is reached, or more draws would not help: a tail index does not fall with them."""
+        hopeless = not refits and len(found.log_weights) >= GROUPS * _LARGEST_TO_REFIT and heavy(found)
+        return reaches(found, call) or hopeless
+
+    mixture, sample = _fitted_afresh(mixture, rounds, rng, call)
+    work = call.work(call.policy.mixture_work) / _operations(mixture)
+    most = min(_LARGEST / space.target.dimension, work) / GROUPS
+    return grow(draw, _estimate(sample, began), most, missing_for(call), enough, math.inf), mixture
 
 
 def _fitted_afresh(
@@ -443,13 +441,6 @@ def _fitted_afresh(
     if reaches(_estimate(sample, 0.0), call):
         sample = _sample(mixture, _PILOT, rng, call)
     return mixture, sample
-
-
-def unfitted_estimate(mixture: Mixture, call: Call) -> Estimate:
-    """A few draws of a mixture that has not been fitted."""
-    began = time.perf_counter()
-    rng = call.stream(f"a few of: {mixture.space.name}")
-    return _estimate(_sample(mixture, _UNFITTED_SIZE, rng, call), began)
 
 
 def factors_estimate(
@@ -504,18 +495,6 @@ def _operations(mixture: Mixture) -> float:
     return each * max(1.0, len(mixture.parts) / 3)  # every part has a density at every draw
 
 
-def _next_size(estimate: Estimate, mixture: Mixture, call: Call) -> int:
-    """Draws per group that the target error asks for, a power of two, as far as memory and time go."""
-    wanted = call.effective / estimate.effective_sample_size
-    wanted = max(wanted, (estimate.log_evidence_error / call.target_error) ** 2, 4 / 3)
-    wanted = max(wanted, call.policy.fewest_for_means / float(estimate.mean_sizes.min()))
-    count = 1.5 * len(estimate.log_weights) * wanted
-    most = min(
-        _LARGEST / mixture.space.target.dimension, call.work(call.policy.mixture_work) / _operations(mixture)
-    )
-    return 1 << math.ceil(math.log2(max(min(count, most) / GROUPS, _PILOT)))
-
-
 def _estimate(sample: MixtureSample, began: float) -> Estimate:
     space = sample.mixture.space
     estimate = Estimate.of_weights(
@@ -524,5 +503,6 @@ def _estimate(sample: MixtureSample, began: float) -> Estimate:
         space.log_diagonal(sample.roots),
         lambda: sample.points,
         seconds=time.perf_counter() - began,
+        quasi_random=True,
     )
     return replace(estimate, mean_limit="largest_mean_k")

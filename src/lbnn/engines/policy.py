@@ -8,7 +8,8 @@ why it does not matter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from scipy import special
 
@@ -45,9 +46,6 @@ class Policy:
     fewest_effective: float = 400.0
     #: Effective draws of E L_jj along every axis of the data: the mean can live where the weights are few.
     fewest_for_means: float = 200.0
-    #: Effective draws per draw from which the Gaussian at the only mode is taken for the posterior; where it
-    #: was less, narrow networks had errors that were too small.
-    gaussian_share: float = 0.3
 
     # -- what confirms it -----------------------------------------------------------------------------------
     #: Probability that two right estimates are called different, over the evidence and all means together.
@@ -84,8 +82,6 @@ class Policy:
     #: holds to about 70 (e^35 between singular values), but the path gets long: seven layers of ten units
     #: (43) took more than 400 s, where rows take 36 s.
     most_log_condition: float = 40.0
-    #: Effective draws by rows of L, or as many as asked for, from which the hidden kernel is not tried.
-    rows_before_kernel: float = 50.0
     #: Effective draws behind a narrow layer under which other estimates are preferred to rows.
     fewest_narrow_rows: float = 200.0
 
@@ -105,10 +101,11 @@ class Policy:
     smc_work: float = 1e11
     #: ... and moves are cut short beyond this, which makes the answer not ok.
     smc_work_cut: float = 1.2e11
-    #: Of a rough answer by rows.
-    rough_work: float = 2e9
-    #: Effective draws of a rough answer: one of eight or more models whose average is taken.
-    rough_effective: float = 64.0
 
 
 POLICY = Policy()
+#: Of one of eight or more models whose average is taken: a few dozen draws are enough, nothing is checked,
+#: and a mixture gives way to the next step after a second.
+ROUGH = replace(
+    POLICY, fewest_effective=64.0, fewest_for_means=1.0, largest_mean_k=math.inf, mixture_work=1e9
+)

@@ -94,11 +94,13 @@ def relative_gaussian(target: Target, *, strongest_first: bool = False) -> tuple
     return relative, block_gaussian(relative, mode)
 
 
-def plain_estimate(estimate: Estimate, relative: Target) -> Estimate:
-    """The same draws in plain coordinates, for what comes after."""
-    coordinates = relative.coordinates
-    assert isinstance(coordinates, RelativeCoordinates)
-    plain = replace(relative, coordinates=coordinates.plain)
+def plain_estimate(estimate: Estimate) -> Estimate:
+    """Draws that may have relative coordinates in plain ones, for what comes after."""
+    own = estimate.target
+    if own is None or not isinstance(own.coordinates, RelativeCoordinates):
+        return estimate
+    coordinates = own.coordinates
+    plain = replace(own, coordinates=coordinates.plain)
     return replace(estimate, locate=lambda: coordinates.to_plain(estimate.points), target=plain)
 
 

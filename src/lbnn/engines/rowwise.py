@@ -39,6 +39,7 @@ from lbnn._base.threads import on_every_core
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.axis_laws import FLATTEST, AxisLaws, Examples, Groups, examples_of
 from lbnn.engines.estimate import Call, Estimate
+from lbnn.engines.grow import grow, missing_for
 from lbnn.engines.policy import GROUPS
 from lbnn.engines.target import Target
 from lbnn.engines.verdict import agree, can_check, reaches
@@ -52,10 +53,8 @@ _MOST = 64  # ... behind a bottleneck, where they are cheap
 _FITTED = 2.0  # squared targets over the largest of noise alone from which an axis counts as fitted
 _ENTRIES_FROM = 64  # outputs from which entries by themselves are worth a try: rows cost more with n_d³
 _GROUP_WIDTH = 0.1
-_RESERVE = 1.3  # draws beyond what the pilot says are needed
 _LARGEST = 1 << 25  # floats that coordinates or scales of all draws may fill
 _TRUSTED = 64  # draws per group from which the share of effective draws is taken for what it is
-_HOPELESS = 2.0  # times the draws allowed beyond which none are made
 _AGAIN = 4  # times as many draws where two orders of the axes differ
 _CHECK = 200.0  # effective draws aimed at by the other order of the axes
 _HEAVY = 0.7  # tail index with which no draws are added behind a narrow layer ...
@@ -363,20 +362,6 @@ class RowSample:
             self.seconds + other.seconds,
         )
 
-    def grown(self, work: float, rng: np.random.Generator) -> RowSample:
-        """Several times as many draws, if so much work allows more at all."""
-        have = len(self.log_weights) // GROUPS
-        more = min((_AGAIN - 1) * have, self.largest_size(work) - have)
-        return self if more <= 0 else self.joined(self.candidate.sample(more, rng))
-
-    def size_for(self, effective: float) -> int:
-        """Draws per group that so many effective draws ask for."""
-        return max(_PILOT, math.ceil(_RESERVE * effective / max(self.share, 1e-9) / GROUPS))
-
-    def forecast(self, size: int) -> float:
-        """Seconds that so many draws per group would take."""
-        return self.seconds * size * GROUPS / len(self.log_weights)
-
     def largest_size(self, work: float) -> int:
         """Draws per group that memory and so many operations allow."""
         target = self.candidate.target
@@ -456,11 +441,10 @@ def best_pilot(plans: list[Candidate], rng: np.random.Generator) -> RowSample:
 
 def row_estimates(
     target: Target, call: Call, limited: bool = False
-) -> tuple[Estimate, Estimate | None, float | None] | None:
+) -> tuple[Estimate, Estimate | None] | None:
     """Draws in the better order of the axes and in the other one; None where rows do not apply.
 
-    Also seconds that the target error would take, where it was not reached. With `limited` work, where other
-    estimates follow, they are given up early.
+    With `limited` work, where other estimates follow, they are given up early.
     """
     rng, policy = call.stream("rows of T"), call.policy
     call.progress.say("proposals for the rows of T")
@@ -471,61 +455,48 @@ def row_estimates(
     little = policy.narrow_row_work * (0.1 / min(call.target_error, 0.1)) ** 2
     most = call.work(min(policy.row_work, little) if limited else policy.row_work)
 
-    def enough(sample: RowSample) -> bool:
-        return reaches(sample.estimate, call) or (limited and sample.heavy_tailed)
+    def enough(found: Estimate) -> bool:
+        return reaches(found, call) or (limited and first.sample.heavy_tailed)
 
-    def enough_to_check(sample: RowSample) -> bool:
-        estimate = sample.estimate
-        return estimate.effective_sample_size >= _CHECK and can_check(estimate, policy)
+    def enough_to_check(found: Estimate) -> bool:
+        return found.effective_sample_size >= _CHECK and can_check(found, policy)
 
-    sample, other = _drawn(pilots[0], call.effective, enough, most, rng, call), None
-    hopeless = limited and not reaches(sample.estimate, call)  # others answer then
-    if len(pilots) > 1 and not hopeless:
-        call.progress.say(f"cross-check: {pilots[1].candidate.name}")
-        other = _drawn(pilots[1], _CHECK, enough_to_check, most / 2, rng, call)
-        checks = can_check(other.estimate, policy)
-        if checks and not agree(sample.estimate, other.estimate, policy):
+    first = Rows(pilots[0], most, rng, call)
+    found, check = first.grown(missing_for(call), enough), None
+    hopeless = limited and not reaches(found, call)  # others answer then
+    if len(pilots) > 1 and not (hopeless or call.options.rough):
+        other = Rows(pilots[1], most / 2, rng, call)
+        check = other.grown(lambda found: _CHECK / found.effective_sample_size, enough_to_check)
+        if can_check(check, policy) and not agree(found, check, policy):
             call.progress.say("the two orders differ: more draws of both")  # chance goes away with more draws
-            sample, other = sample.grown(most, rng), other.grown(most, rng)
-    for each in (sample, other):
-        call.spend(0.0 if each is None else len(each.log_weights) * each.candidate.operations)
-    needed = None if reaches(sample.estimate, call) else sample.forecast(sample.size_for(call.effective))
-    return sample.estimate, None if other is None else other.estimate, needed
+            found, check = (each.drawn(_AGAIN * each.size) for each in (first, other))
+        call.spend(len(check.log_weights) * other.sample.candidate.operations)
+    call.spend(len(found.log_weights) * first.sample.candidate.operations)
+    return found, check
 
 
-def rough_rows(target: Target, call: Call) -> Estimate | None:
-    """A few dozen effective draws in one order of the axes; None where these cannot be had."""
-    rng, wanted = call.stream("a few rows of T"), call.policy.rough_effective
-    plans = next(proposals(target), None)
-    if plans is None:
-        return None
+class Rows:
+    """Draws in one order of the axes, to which more are added."""
 
-    def enough(sample: RowSample) -> bool:
-        return sample.estimate.effective_sample_size >= wanted
+    def __init__(self, pilot: RowSample, work: float, rng: np.random.Generator, call: Call) -> None:
+        self.sample, self.most, self.rng, self.call = pilot, pilot.largest_size(work), rng, call
 
-    sample = _drawn(best_pilot(plans, rng), wanted, enough, call.policy.rough_work, rng, call)
-    return sample.estimate if sample.estimate.effective_sample_size >= wanted / 2 else None
+    @property
+    def size(self) -> int:
+        """Draws per group."""
+        return len(self.sample.log_weights) // GROUPS
 
+    def drawn(self, size: int) -> Estimate:
+        """So many draws per group in all, or as many as are allowed."""
+        more, own = min(size, self.most) - self.size, self.sample.candidate
+        if more > 0:
+            self.call.progress.say(f"importance sampling by {own.name}, {GROUPS * size} draws")
+            self.sample = self.sample.joined(own.sample(more, self.rng))
+        return self.sample.estimate
 
-def _drawn(
-    pilot: RowSample,
-    effective: float,
-    enough: Callable[[RowSample], bool],
-    work: float,
-    rng: np.random.Generator,
-    call: Call,
-) -> RowSample:
-    """Draws are added until what is asked for is reached or no more are allowed."""
-    sample, most = pilot, pilot.largest_size(work)
-    while not enough(sample):
-        have = len(sample.log_weights) // GROUPS
-        wanted = max(sample.size_for(effective), math.ceil(1.5 * have))
-        more = min(wanted, 4 * have if have < _TRUSTED else wanted, most) - have
-        if more <= 0 or (have >= _TRUSTED and wanted > _HOPELESS * most):
-            return sample
-        call.progress.say(f"importance sampling by rows, {GROUPS * (have + more)} draws")
-        sample = sample.joined(pilot.candidate.sample(more, rng))
-    return sample
+    def grown(self, missing: Callable[[Estimate], float], enough: Callable[[Estimate], bool]) -> Estimate:
+        """More draws until enough."""
+        return grow(self.drawn, self.sample.estimate, self.most, missing, enough)
 
 
 def _by_group(one: Array, two: Array) -> Array:

@@ -74,9 +74,14 @@ class Particles:
         )
 
 
-def smc_estimate(target: Target, proposal: GaussianProposal, call: Call) -> Estimate:
-    """Run rounds of islands until the target error is reached, or the work allotted is done."""
-    path = Path(target, proposal, call)
+def smc_estimate(
+    target: Target, proposal: GaussianProposal, call: Call, axes: Target | None = None
+) -> Estimate:
+    """Run rounds of islands until the target error is reached, or the work allotted is done.
+
+    E L is taken along the axes of the outputs of `axes`, by default the same target.
+    """
+    path = Path(target, proposal, call, axes)
     rounds = [path.round()]
     estimate = rounds[0]
     for number in range(1, _MOST_ROUNDS):
@@ -106,14 +111,18 @@ def combined(rounds: list[Estimate]) -> Estimate:
         complete=all(each.complete for each in rounds),
         stages=max(each.stages for each in rounds),
         seconds=sum(each.seconds for each in rounds),
+        target=rounds[0].target,
     )
 
 
 class Path:
     """The path of densities q^{1−t} π^t, with the random stream and what its moves have learned."""
 
-    def __init__(self, target: Target, proposal: GaussianProposal, call: Call) -> None:
+    def __init__(
+        self, target: Target, proposal: GaussianProposal, call: Call, axes: Target | None = None
+    ) -> None:
         self.target, self.proposal, self.progress = target, proposal, call.progress
+        self.axes = (axes or target).rotation
         self.rng = call.stream(SEQUENTIAL)
         self.most, self.most_before_cut = call.work(call.policy.smc_work), call.work(call.policy.smc_work_cut)
         self.step = 0.5 * target.dimension**-0.25
@@ -210,7 +219,7 @@ class Path:
             SEQUENTIAL,
             log_weights,
             groups,
-            log_diagonal(self.target, points, self.target.rotation),
+            log_diagonal(self.target, points, self.axes),
             lambda: points,
             log_evidence,
             error,
@@ -218,6 +227,7 @@ class Path:
             weighted=False,
             complete=not self.hurried,
             stages=len(bridges),
+            target=self.target,
         )
 
     def _summaries(self, state: Particles) -> Array:

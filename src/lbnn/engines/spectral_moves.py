@@ -383,8 +383,9 @@ class _ColumnLaw:
 
     def log_joint(self, x: Array, places: Array) -> Array:
         """Log density of log l_j = x and all ratios, (N,)."""
-        root = np.exp(places)
-        logs = self.degrees[:, None] * places - (0.5 * root + self.crossed) * root
+        with np.errstate(over="ignore"):  # of a proposal that will be rejected
+            root = np.exp(places)
+            logs = self.degrees[:, None] * places - (0.5 * root + self.crossed) * root
         return np.asarray(logs.sum(axis=0) - 0.5 * self.extra * x + self.log_repulsion(x[:, None])[:, 0])
 
     def draw_ratios(self, x: Array, rng: np.random.Generator) -> tuple[Array, Array]:

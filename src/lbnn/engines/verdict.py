@@ -180,7 +180,7 @@ def _shortfall(estimate: Estimate, call: Call, advice: str) -> str:
     target = f"for a target error of {call.target_error:g}"
     if not estimate.weighted:
         pace = (
-            f"{TAKE_OR_RAISE}; at this pace the target would take about {in_words(_forecast(estimate, call))}"
+            f"{TAKE_OR_RAISE}; at this pace the target would take about {in_words(forecast(estimate, call))}"
         )
         return (
             f"{estimate.method} reached {estimate.effective_sample_size:.0f} effective draws and an error of "
@@ -213,9 +213,10 @@ def _shortfall(estimate: Estimate, call: Call, advice: str) -> str:
     return f"importance sampling is not accurate enough {target}: {', '.join(found)}: {advice}"
 
 
-def _forecast(estimate: Estimate, call: Call) -> float:
+def forecast(estimate: Estimate, call: Call) -> float:
     """Seconds until the target error at the pace so far: errors fall with the root of the work."""
-    draws = call.target_error**-2 / estimate.effective_sample_size
+    wanted = call.effective if estimate.weighted else call.target_error**-2
+    draws = wanted / estimate.effective_sample_size
     return max(draws, (estimate.log_evidence_error / call.target_error) ** 2, 1.0) * estimate.seconds
 
 
