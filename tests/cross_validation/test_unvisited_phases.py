@@ -63,4 +63,4 @@ def test_a_phase_that_no_draw_has_visited_is_reported(noise):
     with pytest.warns(lbnn.AccuracyWarning, match=r"without example 1 \(1 of 4 in all\)"):
         left = posterior.leave_one_out(targets)
     assert not left.ok
-    assert left.pareto_k.max() < 0.0  # they show nothing
+    assert left.pareto_k.max() < 0.7  # they show nothing

@@ -127,7 +127,7 @@ def test_at_most_twenty_points_are_integrated_anew_and_the_others_are_named(monk
         return -1.0
 
     monkeypatch.setattr(Part, "evidence_of", evidence_of)
-    far = law.mean + 40 * law.standard_deviation
+    far = law.mean + 400 * law.standard_deviation
     with pytest.warns(lbnn.AccuracyWarning, match="of 23 densities rest on fewer than 50") as caught:
         found = law.pointwise_log_density(far)
     assert len(caught) == 1

@@ -35,6 +35,7 @@ from lbnn.scale.measure import ScaleMeasure, Tails, eigen
 from lbnn.scale.prior import ScalePrior
 
 _LARGEST_SAMPLE = 1 << 25  # floats that atoms or their coordinates may fill
+_OF_KERNEL = 2.0  # times as many effective draws of the hidden kernel: E L given each of them varies, too
 _MOST_ATOMS = 8192  # of sequential Monte Carlo, whose neighbouring draws are correlated
 #: Operations of a gradient up to which a table with missing cells is treated as any other likelihood:
 #: mixtures over all modes then take seconds, and rows for the completed table once missed 0.2 nats.
@@ -148,10 +149,13 @@ class Run:
     def _sampling(self, of: str) -> Sampling:
         """The sampling of L or of the kernel, made once: what it has drawn is kept."""
         if of not in self.samplings:
-            side = Side(self.problem, of, self.call.policy)
-            self.samplings[of] = Sampling(
-                self._target(of), self.call.within(of), side.spectral, self.problem.completed
-            )
+            policy, call = self.call.policy, self.call.within(of)
+            if of == "kernel":
+                call = replace(
+                    call, policy=replace(policy, fewest_effective=_OF_KERNEL * policy.fewest_effective)
+                )
+            narrow = Side(self.problem, of, policy).spectral
+            self.samplings[of] = Sampling(self._target(of), call, narrow, self.problem.completed)
         return self.samplings[of]
 
     def _target(self, of: str) -> Target:

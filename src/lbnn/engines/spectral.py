@@ -75,8 +75,8 @@ _COPIES, _COPY_SWEEPS = 4, 5  # of every such particle, and sweeps after which c
 #: to 430, one round for targets 1e11 times the noise 150. Beyond it rounding of the log likelihood makes
 #: steps ever shorter.
 _MOST_STAGES = 400
-#: Operations, as many as other engines do in its time, of one move of a column with its angle, and of its other
-#: moves in a layer; measured with 17 to 49 outputs behind 8 to 11 units, within a fifth.
+#: Operations of one move of a column with its angle, and of its other moves in a layer: as many as other
+#: engines do in that time; measured with 17 to 49 outputs behind 8 to 11 units, within a fifth.
 _COLUMN_WORK, _ROW_WORK = 2.3e4, 8e3
 _HOPELESS = 2.0  # times the work allowed beyond which no further round is made
 _ROUNDS, _USUAL_ERROR, _MOST_ROUNDS = 12, 0.05, 32  # rounds allowed for that target error; most for any
