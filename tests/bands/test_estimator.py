@@ -92,7 +92,7 @@ def test_targets_without_an_answer_do_not_stop_the_others(model, data, tmp_path)
         {"a": Y[:, 0], "none": np.nan, "b": Y[:, 1], "same": 3.0, "exact": X @ np.ones(9)}
     )
     with_dead.iloc[2, 1] = 1.0
-    with pytest.warns(lbnn.DataWarning, match="3 of 5 targets have no answer.*got none, same, exact"):
+    with pytest.warns(lbnn.DataWarning, match="3 of 5 targets have no answer.*got targets none, same, exact"):
         fitted = lbnn.BandedRegressor(BANDS, width=3).fit(X, with_dead)
     np.testing.assert_array_equal(fitted.dead_targets_, [1, 3, 4])
     np.testing.assert_array_equal(fitted.ok_, [True, False, True, False, False])
@@ -286,7 +286,7 @@ def test_a_target_without_an_answer_on_the_command_line(data, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(9)]).assign(y=Y[:, 0], same=3.0)
     frame.to_csv("t.csv", index=False)
-    with pytest.warns(lbnn.DataWarning, match="got same"):
+    with pytest.warns(lbnn.DataWarning, match="got targets same"):
         fitted = lbnn.BandedRegressor([("all", [f"x{i}" for i in range(9)])], width=3).fit(
             frame.iloc[:, :9], frame[["y", "same"]]
         )

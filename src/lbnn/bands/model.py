@@ -151,7 +151,7 @@ class Bands:
         data = self._data(blocks, Y, kernels, noise_variance, noise_scale)
         fit = BandsFit(self, data, settings, self._posteriors(data, settings))
         if warn_of_errors:
-            fit._warn()
+            fit.warn(range(fit._data.count))
         return fit
 
     def _data(
@@ -260,22 +260,22 @@ class BandsFit:
     def _kernels(self) -> BandKernels:
         return self._data.kernels
 
-    def _warn(self) -> None:
-        """Warn of targets without an answer, and of others that are not ok."""
+    def warn(self, names: Sequence[Any]) -> None:
+        """Warn of targets without an answer, by their names (V,), and of others that are not ok."""
         dead, count = self.dead_targets, self._data.count
         if len(dead):
-            shown = ", ".join(map(str, dead[:10])) + (", …" if len(dead) > 10 else "")
+            shown = ", ".join(str(names[each]) for each in dead[:10]) + (", …" if len(dead) > 10 else "")
             warn(
                 f"{len(dead)} of {count} targets have no answer, which is NaN: each must be finite, not all "
-                "zero, and more than what inputs of fewer columns than rows reproduce exactly, got targets "
-                f"{shown} (fit.dead_targets)",
+                "zero (with an intercept: not constant), and more than what inputs of fewer columns than rows "
+                f"reproduce exactly, got targets {shown} (dead_targets)",
                 DataWarning,
             )
         missing = count - int(np.count_nonzero(self.ok)) - len(dead)
         if missing:
             warn(
                 f"{missing} of {count} targets have stated errors above target_error="
-                f"{self._settings.target_error:g} (fit.ok is False): increase max_directions="
+                f"{self._settings.target_error:g} (ok is False): increase max_directions="
                 f"{self._settings.most_directions}, or target_error"
             )
 

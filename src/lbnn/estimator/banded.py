@@ -17,9 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from lbnn import archive
-from lbnn._base.errors import DataWarning
 from lbnn._base.types import Array, IndexArray, Mask
-from lbnn._base.warn import warn
 from lbnn.bands import Bands, BandsFit, BandsPredictive
 from lbnn.bands.block_posterior import BlockPosterior
 from lbnn.estimator.settings import as_seed
@@ -32,7 +30,7 @@ _LOOKED_AT = 32  # targets whose evidence is summed to choose among them
 _ROUGH = 0.3  # error of their log evidences; differences between candidates are summed over targets
 
 #: Kind of its files, and the layout of their header and arrays.
-KIND, LAYOUT = "banded regressor", 2
+KIND, LAYOUT = "banded regressor", 3
 
 
 class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -161,27 +159,8 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         fit = self._condition(widths, inner, self.target_error, self.max_directions)
         self.widths_ = widths
         self._describe(fit)
-        self._warn(list(getattr(y, "columns", range(len(self.ok_)))))
+        fit.warn(list(getattr(y, "columns", range(len(self.ok_)))))
         return self
-
-    def _warn(self, names: list[Any]) -> None:
-        """Warn of targets without an answer, and of others that are not ok."""
-        dead = self.dead_targets_
-        if len(dead):
-            shown = ", ".join(str(names[each]) for each in dead[:10]) + (", …" if len(dead) > 10 else "")
-            warn(
-                f"{len(dead)} of {len(names)} targets have no answer, which is NaN: each must be finite, "
-                "vary, and not be reproduced exactly by fewer columns than samples, got "
-                f"{shown} (dead_targets_)",
-                DataWarning,
-            )
-        missing = len(names) - len(dead) - np.count_nonzero(self.ok_)
-        if missing:
-            warn(
-                f"{missing} of {len(names)} targets have stated errors above target_error="
-                f"{self.target_error:g} (ok_ is False): increase max_directions={self.max_directions}, or "
-                "target_error"
-            )
 
     def _training(self, X: Any, y: Any) -> tuple[Any, Array, bool]:
         """Inputs or kernels, targets (p, V), and whether there was one target without a second axis."""
@@ -267,29 +246,23 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._inner_targets = contrasts / self._unit
         if self._linear:
             assert self._columns is not None
-            blocks = [data[:, columns] for columns in self._columns]
-            self._means = [
-                block.mean(axis=0) if self.fit_intercept else np.zeros(block.shape[1]) for block in blocks
-            ]
-            inner = [self._contrasts(block) for block in blocks]
-            sizes = [float((block**2).sum()) / block.shape[1] / len(block) for block in inner]
-            whole = [float((block**2).mean()) for block in blocks]
+            given = [data[:, columns] for columns in self._columns]
+            inner = [self._contrasts(block) for block in given]
+            sizes = [float((block**2).mean()) for block in inner]
         else:
-            grams = [self._gram(number, None) for number in range(len(self.bands))]
-            self._gram_means = [
-                gram.mean(axis=0) if self.fit_intercept else np.zeros(len(gram)) for gram in grams
-            ]
-            inner = [_symmetric(self._contrasts(self._contrasts(gram).T)) for gram in grams]
+            given = [self._gram(number, None) for number in range(len(self.bands))]
+            inner = [_symmetric(self._contrasts(self._contrasts(gram).T)) for gram in given]
             sizes = [float(np.trace(gram)) / len(gram) for gram in inner]
-            whole = [float(np.abs(gram).max()) for gram in grams]
-        without = [
+        self._means = [self.fit_intercept * each.mean(axis=0) for each in given]
+        power = 2 if self._linear else 1  # of numbers that have the units of a kernel
+        constant = [
             name
-            for name, size, all_of_it in zip(self.band_names_, sizes, whole, strict=True)
-            if size <= 1e-20 * all_of_it or size == 0
+            for name, size, each in zip(self.band_names_, sizes, given, strict=True)
+            if size <= 1e-20 * float((np.abs(each) ** power).max())
         ]
-        if without:
+        if constant:
             raise ValueError(
-                f"the columns of a band must vary, got constants in bands {without}: leave them out"
+                f"the columns of a band must vary, got constants in bands {constant}: leave them out"
             )
         self._sizes = np.array(sizes)
         return inner
@@ -341,18 +314,16 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         alive = np.flatnonzero(~np.isnan(self._unit))
         places = np.linspace(0, len(alive) - 1, min(len(alive), _LOOKED_AT))
         some = alive[np.unique(places.round().astype(int))]
-        table = []
-        for widths in CANDIDATES:
-            fit = self._condition(widths, inner, _ROUGH, 8, some)
-            error = float(np.sqrt(np.nansum(fit.log_evidence_error**2)))
-            table.append(
-                {
-                    "widths": widths,
-                    "log_evidence": float(np.nansum(fit.log_evidence)),
-                    "error": error,
-                    "targets": len(some),
-                }
-            )
+        fits = {widths: self._condition(widths, inner, _ROUGH, 8, some) for widths in CANDIDATES}
+        table = [
+            {
+                "widths": widths,
+                "log_evidence": float(np.nansum(fit.log_evidence)),
+                "error": float(np.sqrt(np.nansum(fit.log_evidence_error**2))),
+                "targets": len(some),
+            }
+            for widths, fit in fits.items()
+        ]
         return sorted(table, key=lambda row: -row["log_evidence"])
 
     def _describe(self, fit: BandsFit) -> BandedRegressor:
@@ -373,11 +344,10 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         X : (n_samples, n_features), or (n_bands, n_samples, n_training) for precomputed kernels
         """
         law = self.predictive(X).with_noise()
-        shaped = law.mean[:, 0] if self._single else law.mean
+        column = 0 if self._single else slice(None)
         if not return_std:
-            return shaped
-        deviation = law.standard_deviation
-        return shaped, deviation[:, 0] if self._single else deviation
+            return law.mean[:, column]
+        return law.mean[:, column], law.standard_deviation[:, column]
 
     def predictive(self, X: ArrayLike) -> BandedPredictive:
         """The predictive distribution of the function at X; `.with_noise()` for observations."""
@@ -439,7 +409,7 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             return self.fit_.predict(blocks)
         cross: list[Array] = []
         diagonals: list[Array] = []
-        for number, means in enumerate(self._gram_means):
+        for number, means in enumerate(self._means):
             gram = self._gram(number, data)
             own = gram.mean(axis=1) if self.fit_intercept else np.zeros(len(gram))
             grand = float(means.mean())
@@ -456,21 +426,11 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a file; loading it executes no code."""
         check_is_fitted(self, "fit_")
-        if not all(isinstance(each, str) for each in self._kernels()):
-            raise ValueError("a file holds no functions, got a band whose kernel is a callable")
-        parameters = self.get_params(deep=False) | {
-            "bands": [_plain_band(each) for each in self.bands],
-            "width": self.width if isinstance(self.width, str) else list(np.atleast_1d(self.width).tolist()),
-            "random_state": as_seed(self.random_state),
-        }
-        if self.noise_variance is not None:
-            parameters["noise_variance"] = np.asarray(self.noise_variance, float).tolist()
         about = {
             "layout": LAYOUT,
-            "parameters": parameters,
-            "width_is_one_number": isinstance(self.width, Integral),
-            "widths": list(self.widths_),
-            "feature_names": list(getattr(self, "feature_names_in_", [])) or None,
+            "parameters": self.get_params(deep=False) | {"random_state": as_seed(self.random_state)},
+            "widths": self.widths_,
+            "feature_names": list(getattr(self, "feature_names_in_", [])),
             "single": self._single,
             "blocks": len(self.fit_._posteriors),
             "table": self.evidence_table_,
@@ -478,7 +438,7 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         arrays = {"X": np.asarray(self._X), "y": self._targets}
         for number, posterior in enumerate(self.fit_._posteriors):
             arrays |= {f"block{number}.{name}": value for name, value in posterior.arrays().items()}
-        archive.write(path, KIND, about, arrays)
+        archive.write(path, KIND, _plain(about), arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> BandedRegressor:
@@ -490,7 +450,7 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"{about.get('layout')!r} of another version of lbnn: fit it again, or load it there"
             )
         try:
-            return cls._unpacked(about, arrays)
+            return cls._unpacked(_restored(about), arrays)
         except Exception as error:  # what a header of something else leads to cannot be listed
             raise ValueError(
                 f"{os.fspath(path)!r} must hold a fitted BandedRegressor, got {error!r}"
@@ -499,37 +459,27 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     @classmethod
     def _unpacked(cls, about: dict[str, Any], arrays: dict[str, Array]) -> BandedRegressor:
         """The estimator from what `save` has written."""
-        parameters = dict(about["parameters"])
-        parameters["bands"] = [_band_of_plain(each) for each in parameters["bands"]]
-        if not isinstance(parameters["width"], str):
-            widths = tuple(int(each) for each in parameters["width"])
-            parameters["width"] = widths[0] if about["width_is_one_number"] else widths
-        model = cls(**parameters)
-        model._columns = None
-        model.band_names_ = model._names()
+        model = cls(**about["parameters"])
+        model.band_names_, model._columns = model._names(), None
+        model.widths_, model.evidence_table_ = about["widths"], about["table"]
         if model.kernel != "precomputed":
             model.n_features_in_ = arrays["X"].shape[1]
-            if about["feature_names"] is not None:
+            if about["feature_names"]:
                 model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
             model._columns = model._resolve()
         inner = model._prepare(arrays["X"], arrays["y"], bool(about["single"]))
-        model.widths_ = tuple(int(each) for each in about["widths"])
-        model.evidence_table_ = [{**row, "widths": tuple(row["widths"])} for row in about["table"]]
-        posteriors = [
-            {
-                name.removeprefix(f"block{number}."): value
-                for name, value in arrays.items()
-                if name.startswith(f"block{number}.")
-            }
-            for number in range(about["blocks"])
-        ]
+        blocks: list[dict[str, Array]] = [{} for _ in range(about["blocks"])]
+        for name, value in arrays.items():
+            if name.startswith("block"):
+                number, _, own = name.removeprefix("block").partition(".")
+                blocks[int(number)][own] = value
         fit = model._networks(model.widths_)._restored(
             inner,
             model._inner_targets,
             not model._linear,
             model._noise_units(slice(None)),
             model.target_error,
-            tuple(BlockPosterior.of_arrays(each) for each in posteriors),
+            tuple(BlockPosterior.of_arrays(each) for each in blocks),
         )
         return model._describe(fit)
 
@@ -622,43 +572,52 @@ class BandedPredictive:
 
 def _indices(name: Any, columns: Any, count: int, known: dict[str, int]) -> IndexArray:
     """Numbers of columns that are given as names, numbers, a slice or a mask."""
-    if isinstance(columns, slice):
-        return np.arange(count)[columns]
-    listed = [columns] if isinstance(columns, str) else list(columns)
-    if listed and isinstance(listed[0], str):
-        unknown = [each for each in listed if each not in known]
+    if not isinstance(columns, slice):
+        columns = [columns] if isinstance(columns, str) else list(columns)
+        unknown = [each for each in columns if isinstance(each, str) and each not in known]
         if unknown:
             raise ValueError(f"the columns of a band must be columns of X, got {unknown} in band {name!r}")
-        return np.array([known[each] for each in listed], np.intp)
-    array = np.asarray(columns)
-    if array.dtype == bool:
-        if array.shape != (count,):
+        columns = [known[each] if isinstance(each, str) else each for each in columns]
+        if any(each < 0 for each in columns):
             raise ValueError(
-                f"a mask of columns must have length {count}, got {array.shape} in band {name!r}"
+                f"columns must be numbers from 0 to {count - 1}, got {columns!r} in band {name!r}"
             )
-        return np.flatnonzero(array)
-    if array.size and (array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= count):
-        raise ValueError(f"columns must be numbers from 0 to {count - 1}, got {columns!r} in band {name!r}")
-    return array.astype(np.intp)
+    try:
+        return np.arange(count)[columns]
+    except IndexError as error:
+        raise ValueError(
+            f"columns must be numbers from 0 to {count - 1}, or a mask of length {count}, got {columns!r} in "
+            f"band {name!r}"
+        ) from error
 
 
-def _plain_band(band: Any) -> Any:
-    """A band as JSON has it: its name, or [name, columns, ...], slices as {"slice": [start, stop, step]}."""
-    if isinstance(band, str):
-        return band
-    name, columns, *kernel = band
-    if isinstance(columns, slice):
-        ends = [None if each is None else int(each) for each in (columns.start, columns.stop, columns.step)]
-        return [name, {"slice": ends}, *kernel]
-    return [name, columns if isinstance(columns, str) else np.asarray(columns).tolist(), *kernel]
+def _plain(value: Any) -> Any:
+    """Parameters as JSON has them: tuples and slices are named, arrays are lists."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, tuple | list):
+        listed = [_plain(each) for each in value]
+        return {"tuple": listed} if isinstance(value, tuple) else listed
+    if isinstance(value, slice):
+        return {"slice": _plain([value.start, value.stop, value.step])}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(f"a file holds numbers and text, no functions, got {value!r}")
 
 
-def _band_of_plain(band: Any) -> Any:
-    """The inverse of `_plain_band`."""
-    if isinstance(band, str):
-        return band
-    name, columns, *kernel = band
-    return (name, slice(*columns["slice"]) if isinstance(columns, dict) else columns, *kernel)
+def _restored(value: Any) -> Any:
+    """The inverse of `_plain`."""
+    if isinstance(value, list):
+        return [_restored(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    for kind in (tuple, slice):
+        if kind.__name__ in value:
+            listed = _restored(value[kind.__name__])
+            return tuple(listed) if kind is tuple else slice(*listed)
+    return {name: _restored(each) for name, each in value.items()}
 
 
 def _kernel(kernel: Any, left: Array, right: Array) -> Array:
