@@ -21,7 +21,7 @@ from lbnn.theories.limits.regimes import (
     proportional_expansion,
 )
 from lbnn.theories.limits.theory import Theory
-from lbnn.theories.view_saddle import ViewSaddle, view_saddle
+from lbnn.theories.views import ViewSaddle, view_saddle
 
 __all__ = [
     "Theory",

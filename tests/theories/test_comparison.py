@@ -12,8 +12,7 @@ import lbnn
 from lbnn import asymptotics
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.phases import standard_error
-from lbnn.theories.comparison import Comparison, group_error
-from lbnn.theories.discrepancy import QUANTITIES, Discrepancy, error_grid
+from lbnn.theories.comparison import QUANTITIES, Comparison, Discrepancy, group_error
 from tests.helpers.problems import Problem, make_problem
 
 ONE = make_problem(20, 30, seed=541, signal=1.5)
@@ -114,13 +113,15 @@ def test_notebooks_see_a_table() -> None:
     assert [tuple(line) for line in cells[1:]] == result.grid()
     assert [item.text for item in page.iter("li")] == [f"{k}: {v}" for k, v in result.left_out.items()]
     assert not {"href", "src"} & {name for element in page.iter() for name in element.attrib}
-    assert repr(result).startswith("Comparison(widths=(25,), examples=20, outputs=1, theories=(")
+    assert repr(result).startswith("Comparison(widths=(25,), theories=(")
     assert len(repr(result)) < 200
 
 
 def test_grid_says_what_is_missing_or_infinite() -> None:
     rows = [Discrepancy("a", "kernel", math.inf, 0.0), Discrepancy("b", "mean", 0.5, 0.25)]
-    grid = {line[0]: dict(zip(QUANTITIES, line[1:], strict=True)) for line in error_grid(["a", "b"], rows)}
+    exact = lbnn.Network((3,)).condition(ONE.X, ONE.Y, 4.0)
+    lines = Comparison(exact, {"a": None, "b": None}, {}, tuple(rows)).grid()
+    grid = {line[0]: dict(zip(QUANTITIES, line[1:], strict=True)) for line in lines}
     assert (grid["a"]["kernel"], grid["a"]["mean"], grid["b"]["mean"]) == ("∞", "–", "0.5")
     assert (grid["Monte Carlo"]["mean"], grid["Monte Carlo"]["scale"]) == ("0.2", "–")
 

@@ -271,15 +271,17 @@ def test_the_saddle_beside_the_exact_answer():
     y = views[:, 0].sum(axis=1) + 0.1 * rng.normal(size=20)
     narrow = lbnn.compare(lbnn.Network((4,)), views, y, beta=100.0, X_test=views[:5])
     wide = lbnn.compare(lbnn.Network((64,)), views, y, beta=100.0, X_test=views[:5])
-    for quantity in ("scale", "mean", "variance"):
-        assert wide.error(quantity) < narrow.error(quantity)
-    exact = narrow.exact.scale.mean
-    relative = np.linalg.norm(narrow.saddle.scale - exact) / np.linalg.norm(exact)
-    assert narrow.error("scale") == pytest.approx(relative)
-    assert "log evidence" in narrow.table()
-    assert narrow.width_within(0.1) <= narrow.width_within(0.03)
-    with pytest.raises(ValueError, match="quantity must be one of"):
-        narrow.error("kernel")
+    for quantity in ("scale", "mean", "covariance"):
+        assert wide.error("saddle", quantity) < narrow.error("saddle", quantity)
+    exact, saddle = narrow.exact.scale.mean, narrow.theories["saddle"]
+    relative = np.linalg.norm(saddle.scale - exact) / np.linalg.norm(exact)
+    assert narrow.error("saddle", "scale") == pytest.approx(relative)
+    difference = saddle.log_evidence - narrow.exact.log_evidence
+    assert narrow.error("saddle", "log evidence") == pytest.approx(difference)
+    assert narrow.table().splitlines()[1].startswith("saddle")
+    assert repr(narrow) == "Comparison(widths=(4,), theories=('saddle',))"
+    with pytest.raises(ValueError, match="no theory 'saddle' with quantity 'kernel'"):
+        narrow.error("saddle", "kernel")
     with pytest.raises(ValueError, match="one hidden layer"):
         lbnn.compare(lbnn.Network((4, 4)), views, y, beta=100.0)
     with pytest.raises(ValueError, match="two views and more"):

@@ -267,8 +267,8 @@ class BandsFit:
             shown = ", ".join(str(names[each]) for each in dead[:10]) + (", …" if len(dead) > 10 else "")
             warn(
                 f"{len(dead)} of {count} targets have no answer, which is NaN: each must be finite, not all "
-                "zero (with an intercept: not constant), and more than what inputs of fewer columns than rows "
-                f"reproduce exactly, got targets {shown} (dead_targets)",
+                "zero (with an intercept: not constant), and more than what inputs of fewer columns than "
+                f"rows reproduce exactly, got targets {shown} (dead_targets)",
                 DataWarning,
             )
         missing = count - int(np.count_nonzero(self.ok)) - len(dead)

@@ -31,7 +31,7 @@ from lbnn._base.warn import warn
 from lbnn.bands.block_posterior import BlockPosterior
 from lbnn.bands.data import BandKernels, BandsData, BandTargets
 from lbnn.bands.prior import BandPriors
-from lbnn.bands.quadrature import Conditional, Directions
+from lbnn.bands.quadrature import Conditional, Directions, Line
 
 #: Nodes of Gauss rules for u with a deviation below one, and for others. Sigmoids are analytic within π of
 #: the real axis: five deviations of one to either side leave ρ^(−2n) = 2e-5, ρ = π/5 + √(1 + (π/5)²), with
@@ -144,17 +144,22 @@ class BandsPredictive:
     @cached_property
     def contributions(self) -> AnyArray:
         """Posterior means of each band's function, (K, m, V); they add up to the mean."""
-        return self._of_all(self._contributions)
+        data, dual = self.fit.data, self.fit.dual
+        rows, columns = int(self.test.cross[0].shape[0]), int(dual.shape[2])
+        found = [device_of(dual).zeros(rows, columns) for _ in data.kernels.sizes]
+        for cross, band in zip(self.test.cross, data.kernels.used, strict=True):
+            found[band] = float(data.kernels.sizes[band]) * (cross @ dual[int(band), ...])
+        return data.of_all(namespace(dual).stack(found))
 
     @cached_property
     def mean(self) -> AnyArray:
         """(m, V)."""
-        return self._of_all(self._mean)
+        return namespace(self.fit.dual).sum(self.contributions, axis=0)
 
     @property
     def variance(self) -> Array:
         """(m, V), as NumPy."""
-        return self._of_all(self._moments.variance)
+        return self._moments.variance
 
     @property
     def standard_deviation(self) -> Array:
@@ -164,50 +169,33 @@ class BandsPredictive:
     @property
     def mean_error(self) -> Array:
         """Numerical error of the mean from two halves of the directions, (m, V)."""
-        return self._of_all(self._moments.mean_error)
+        return self._moments.mean_error
 
     @property
     def standard_deviation_error(self) -> Array:
         """Numerical error of the standard deviation from two halves of the directions, (m, V)."""
-        return self._of_all(self._moments.deviation_error)
-
-    def _of_all(self, live: AnyArray) -> AnyArray:
-        """(..., V), NaN for targets without an answer, from (..., L) of the others."""
-        return self.fit.data.of_all(live)
-
-    @cached_property
-    def _mean(self) -> AnyArray:
-        """(m, L)."""
-        return namespace(self.fit.data.Y).sum(self._contributions, axis=0)
-
-    @cached_property
-    def _contributions(self) -> AnyArray:
-        """(K, m, L)."""
-        xp, device = namespace(self.fit.data.Y), device_of(self.fit.data.Y)
-        dual, used = self.fit.dual, self.fit.data.kernels.used
-        rows, columns = int(self.test.cross[0].shape[0]), len(self.fit.data.live)
-        full = [device.zeros(rows, columns) for _ in self.fit.data.kernels.sizes]
-        for position, band in enumerate(used):
-            size = float(self.fit.data.kernels.sizes[band])
-            full[band] = size * (self.test.cross[position] @ dual[int(band), ...])
-        return xp.stack(full)
+        return self._moments.deviation_error
 
     @cached_property
     def _moments(self) -> _Moments:
-        """Variances, their errors and those of the means, and the moments of the mixture of densities."""
-        mean = to_numpy(self._mean)
+        """Variances, their errors and those of the means, and the moments of the mixture of densities.
+
+        NaN for targets without an answer, as their mean.
+        """
+        mean = to_numpy(self.mean)
         # of value − mean and its square, with the weights of a mixture, of means and of errors
-        first, second = (np.zeros((3, *mean.shape)) for _ in range(2))
+        first, second = (np.stack([0 * mean] * 3) for _ in range(2))
+        total = np.zeros(mean.shape[1])  # of the weights of errors
         for each in self._along_directions():
             offsets = each.means - mean[:, each.columns]  # (a, m, v)
             own = np.einsum("av,amv->mv", each.weights, offsets)
             squares = np.einsum("av,amv->mv", each.weights, offsets**2)
             within = np.einsum("av,amv->mv", each.weights, each.variances), each.variance, each.variance
+            total[each.columns] += each.kinds[2]
             for kind in range(3):
                 first[kind][:, each.columns] += each.kinds[kind] * own
                 second[kind][:, each.columns] += each.kinds[kind] * (squares + within[kind])
-        totals = np.concatenate([each.error_weights.sum(axis=0) for each in self.fit.posteriors])
-        variance, error = second[1], np.abs(second[2] - totals * second[1])
+        variance, error = second[1], np.abs(second[2] - total * second[1])
         unknown = error >= variance  # also where it is negative; that of the mixture is positive
         error = np.where(unknown, error + np.abs(second[0] - variance), error)
         variance = np.where(unknown, second[0], variance)
@@ -224,37 +212,32 @@ class BandsPredictive:
 
         Targets that are not were named by the fit, if that was wished.
         """
-        allowed = self.fit.target_error
+        allowed, live = self.fit.target_error, self.fit.data.live
         ok = np.concatenate([each.ok(allowed) for each in self.fit.posteriors])
-        count = np.count_nonzero((errors > allowed) & ok)
+        count = np.count_nonzero((errors[:, live] > allowed) & ok)
         if count:
             warn(
-                f"{count} of {errors.size} predictive standard deviations have numerical errors above "
-                f"{allowed:g} of themselves (standard_deviation_error): fit with a smaller target_error"
+                f"{count} of {errors[:, live].size} predictive standard deviations have numerical errors "
+                f"above {allowed:g} of themselves (standard_deviation_error): fit with a smaller target_error"
             )
 
     def pointwise_log_density(self, F: ArrayLike) -> Array:
         """Log density at F (m, V) for every point and target, (m, V)."""
-        values = check.real_array(F, "F")
-        shape = int(self.test.cross[0].shape[0]), self.fit.data.count
+        values, shape = check.real_array(F, "F"), tuple(self.mean.shape)
         if values.shape != shape:
             raise ValueError(f"F must be shaped like the mean, {shape}, got F.shape={values.shape}")
-        values = values[:, self.fit.data.live]
-        total = np.full(values.shape, -np.inf)
+        total = np.where(np.isnan(to_numpy(self.mean)), np.nan, -np.inf)
         for columns, weights, means, variances in self._atoms():
             z = (values[None][:, :, columns] - means) ** 2 / variances
             with np.errstate(divide="ignore"):
                 terms = np.log(weights)[:, None, :] - 0.5 * (z + np.log(2 * np.pi * variances))
             total[:, columns] = np.logaddexp(total[:, columns], special.logsumexp(terms, axis=0))
-        return self._of_all(total)
+        return total
 
     def distribution(self, F: ArrayLike) -> Array:
         """P(value ≤ F) for F (m, V) or (n, m, V)."""
-        return self._of_all(self._distribution(np.asarray(F, float)[..., self.fit.data.live]))
-
-    def _distribution(self, values: Array) -> Array:
-        """The same for live targets, (..., L)."""
-        total = np.zeros(values.shape)
+        values = np.asarray(F, float)
+        total = np.zeros(values.shape) + 0 * to_numpy(self.mean)
         for columns, weights, means, variances in self._atoms():
             for weight, mean, variance in zip(weights, means, variances, strict=True):
                 total[..., columns] += weight * special.ndtr(
@@ -274,29 +257,32 @@ class BandsPredictive:
 
     def _quantiles(self, levels: ArrayLike) -> Array:
         """Quantiles (levels, m, V)."""
-        mean, deviation = to_numpy(self._mean), np.sqrt(self._moments.variance)
+        mean, deviation = to_numpy(self.mean), self.standard_deviation
         grid = mean + deviation * _GRID[:, None, None]
-        heights, wanted = self._distribution(grid), special.ndtri(np.atleast_1d(levels))
-        found = np.empty((len(wanted), *mean.shape))
-        for m, v in np.ndindex(mean.shape):
+        heights, wanted = self.distribution(grid), special.ndtri(np.atleast_1d(levels))
+        found = np.full((len(wanted), *mean.shape), np.nan)
+        for m, v in np.argwhere(~np.isnan(mean)):
             own = np.maximum.accumulate(heights[:, m, v])
             rising = np.concatenate([[True], np.diff(own) > 0])
             normal = special.ndtri(np.clip(own[rising], 1e-15, 1 - 1e-15))  # nearly straight
             found[:, m, v] = np.interp(wanted, normal, grid[rising, m, v])
-        return self._of_all(found)
+        return found
 
     def _atoms(self) -> Iterator[tuple[IndexArray, Array, Array, Array]]:
         """For every direction: its targets, weights (a, v), means and variances (a, m, v) of the atoms.
 
         Of the mixture, shifted and scaled to the mean and the variance of every point.
         """
-        mean, moments = to_numpy(self._mean), self._moments
+        mean, moments = to_numpy(self.mean), self._moments
         stretch = np.sqrt(moments.variance / moments.mixture_variance)
         for each in self._along_directions():
             own, columns = stretch[:, each.columns], each.columns
             middle = mean[:, columns]
-            offsets = each.means - middle - moments.mixture_offset[:, columns]
-            yield columns, each.kinds[0] * each.weights, middle + own * offsets, own**2 * each.variances
+            means = middle + own * (each.means - middle - moments.mixture_offset[:, columns])
+            for sign in (-1, 1):  # two values of τ given u, with its mean and the deviation of its logarithm
+                factor = np.exp(sign * each.spread) / np.cosh(each.spread)
+                variances = np.maximum(factor[:, None, :] * each.variances, np.finfo(float).tiny)
+                yield columns, each.kinds[0] * each.weights / 2, means, own**2 * variances
 
     def _along_directions(self) -> Iterator[_Along]:
         """The laws along every direction that has weight, in the units of the data."""
@@ -304,61 +290,47 @@ class BandsPredictive:
             raise ValueError(
                 "deviations need k(x, x) at the new inputs, got cross kernels only: give test_diagonals"
             )
-        fit = self.fit
-        for part, posterior in zip(fit.data.parts, fit.posteriors, strict=True):
-            data = fit.data.block(part)
-            directions = Directions(fit.data.kernels, data, fit.priors)
+        data = self.fit.data
+        for part, posterior in zip(data.parts, self.fit.posteriors, strict=True):
+            block, units, live = data.block(part), data.units[part], data.live[part]
+            directions = Directions(data.kernels, block, self.fit.priors)
             for log_theta, columns, kinds in posterior.by_direction():
-                own, means, variances, variance = self._along(directions, log_theta, data.some(columns))
-                units = fit.data.units[part][columns]
-                yield _Along(
-                    part.start + columns,
-                    kinds,
-                    own,
-                    means * np.sqrt(units),
-                    variances * units,
-                    variance * units,
-                )
+                line = directions.line(log_theta)
+                targets = block.some(columns)
+                conditional = directions.given(line, targets)
+                laws = self._given(line, conditional, targets, units[columns])
+                yield _Along(live[columns], kinds, *laws)
 
-    def _along(
-        self, directions: Directions, log_theta: Array, data: BandTargets
-    ) -> tuple[Array, Array, Array, Array]:
-        """Weights (a, V), means and variances (a, m, V) of atoms along one direction, E[variance] (m, V).
-
-        All are in units of the targets.
-        """
-        xp, theta = directions.xp, np.exp(log_theta)
-        kernels = directions.kernels
-        line = directions.line(log_theta)
-        system, conditional = line.system, directions.given(line, data)
-        cross = sum(float(weight) * each for weight, each in zip(theta, self.test.cross, strict=True))
+    def _given(
+        self, line: Line, conditional: Conditional, targets: BandTargets, units: Array
+    ) -> tuple[Array, Array, Array, Array, Array]:
+        """Weights, means, variances, spread and variance of `_Along`, for targets with squared units (v,)."""
+        theta, basis, system = np.exp(line.log_direction), self.fit.data.kernels.basis, line.system
         assert self.test.diagonals is not None
-        own = sum(float(weight) * each for weight, each in zip(theta, self.test.diagonals, strict=True))
-        features = to_numpy((cross if kernels.basis is None else cross @ kernels.basis) @ system.vectors)  # Φ
-        prior = to_numpy(own)
-        projected = to_numpy(system.vectors.T @ data.values)
-        squares = features**2
-        scale = to_numpy(
-            conditional.mass * conditional.noise * directions.device.put(np.exp(conditional.lattice))[:, None]
+        cross, own = (
+            sum(float(weight) * each for weight, each in zip(theta, parts, strict=True))
+            for parts in (self.test.cross, self.test.diagonals)
         )
-        factors = 1 / (np.exp(-conditional.lattice)[:, None] + system.values)  # (M, r)
-        variance = prior[:, None] * scale.sum(axis=0) - squares @ (factors.T @ scale)
-        if self.noise:
-            variance = variance + to_numpy(xp.sum(conditional.mass * conditional.noise, axis=0))
+        features = to_numpy((cross if basis is None else cross @ basis) @ system.vectors)  # Φ
+        prior, projected = to_numpy(own)[:, None], to_numpy(system.vectors.T @ targets.values)
+        squares, lattice = features**2, conditional.lattice[:, None]
+        noise = to_numpy(conditional.mass * conditional.noise)
+        scale = noise * np.exp(lattice)
+        factors = 1 / (np.exp(-lattice) + system.values)  # (M, r)
+        variance = prior * scale.sum(axis=0) - squares @ (factors.T @ scale) + self.noise * noise.sum(axis=0)
         weights, u, noise, spread = _gauss_rule(conditional)
         means, variances = [], []
-        for a in range(len(u)):
-            shrinkage = 1 / (np.exp(-u[a])[None, :] + system.values[:, None])  # (r, v)
+        for ratio, level in zip(np.exp(u), noise, strict=True):
+            shrinkage = 1 / (1 / ratio + system.values[:, None])  # (r, v)
             means.append(features @ (shrinkage * projected))
-            left = np.maximum(prior[:, None] - squares @ shrinkage, 0.0)
-            variances.append(noise[a] * (np.exp(u[a]) * left + (1.0 if self.noise else 0.0)))
-        both = [np.stack(variances) * np.exp(sign * spread)[:, None, :] for sign in (-1, 1)]
-        half = np.cosh(spread)[:, None, :]  # keeps the mean of τ
+            left = np.maximum(prior - squares @ shrinkage, 0.0)
+            variances.append(level * (ratio * left + self.noise))
         return (
-            np.concatenate([weights, weights]) / 2,
-            np.stack(means * 2),
-            np.maximum(np.concatenate([each / half for each in both]), np.finfo(float).tiny),
-            variance,
+            weights,
+            np.stack(means) * np.sqrt(units),
+            np.stack(variances) * units,
+            spread,
+            variance * units,
         )
 
 
@@ -372,7 +344,9 @@ class _Along:
     kinds : (3, v)
         Weights of the direction in the mixture, in means and in their errors.
     weights, means, variances : (a, v), (a, m, v), (a, m, v)
-        Of Gaussian atoms.
+        Of Gaussian atoms, the latter given the mean of τ.
+    spread : (a, v)
+        Deviation of log τ given u.
     variance : (m, v)
         E[variance | direction], from the lattice of u.
     """
@@ -382,6 +356,7 @@ class _Along:
     weights: Array
     means: Array
     variances: Array
+    spread: Array
     variance: Array
 
 

@@ -19,9 +19,8 @@ from lbnn.cli.problems import BadInputError, console, working
 from lbnn.cli.reading import Reading
 from lbnn.network import Network
 from lbnn.plots.page import Grid, show_grid
-from lbnn.theories.comparison import Comparison
+from lbnn.theories.comparison import QUANTITIES, Comparison
 from lbnn.theories.comparison import compare as compare_theories
-from lbnn.theories.discrepancy import QUANTITIES
 
 EXAMPLES = """
 [bold]Examples[/bold]

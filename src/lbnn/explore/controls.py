@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lbnn.explore.state import GROWTHS, VIEWS
-from lbnn.theories.discrepancy import QUANTITIES
+from lbnn.theories.comparison import QUANTITIES
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from lbnn.theories.discrepancy import QUANTITIES
+from lbnn.theories.comparison import QUANTITIES
 
 VIEWS = ("scale", "function", "theories")
 #: What grows in the picture of the theories.

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbnn.plots._style import COLOURS, MARKERS, axes_or_new
-from lbnn.theories.comparison import Comparison
-from lbnn.theories.discrepancy import QUANTITIES
+from lbnn.theories.comparison import QUANTITIES, Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

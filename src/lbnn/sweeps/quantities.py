@@ -13,8 +13,8 @@ import numpy as np
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
 from lbnn.sweeps.axes import ContractError, Coordinates, parameters
+from lbnn.theories.comparison import QUANTITIES as COMPARED
 from lbnn.theories.comparison import Truth
-from lbnn.theories.discrepancy import QUANTITIES as COMPARED
 from lbnn.theories.limits.regimes import THEORIES, as_setting
 
 #: Mass of the intervals whose coverage is counted.

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lbnn._base import check
 from lbnn._base.html import table as html_table
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
@@ -21,13 +22,32 @@ from lbnn.predict.predictive import Predictive
 from lbnn.predict.process import Process
 from lbnn.scale.draws import Draws
 from lbnn.scale.measure import ScaleMeasure
-from lbnn.theories.discrepancy import QUANTITIES, Discrepancy, error_grid
 from lbnn.theories.limits.regimes import THEORIES, as_setting
 from lbnn.theories.limits.theory import Theory
-from lbnn.theories.view_comparison import compare_views
+from lbnn.theories.views import saddle_errors, view_saddle
+from lbnn.views.posterior import ViewPosterior
 
+#: What is compared, and in which units the error is given.
+QUANTITIES = {
+    "kernel": "‖K − ⟨K⟩‖ / ‖⟨K⟩‖",
+    "kernel correction": "‖K − ⟨K⟩‖ / ‖⟨K⟩ − G‖",
+    "scale": "‖L − E L‖ / ‖E L‖",
+    "mean": "‖mean − exact‖ / ‖exact‖",
+    "covariance": "‖cov − exact‖ / ‖exact‖, across outputs at each point",
+    "log evidence": "log p − exact, in nats",
+}
 #: Quantities that have the answer of another one, in other units.
 _SOURCES = {"kernel correction": "kernel"}
+
+
+@dataclass(frozen=True)
+class Discrepancy:
+    """One theory and one quantity: its error, and the Monte Carlo error of the exact side in its units."""
+
+    theory: str
+    quantity: str
+    error: float
+    monte_carlo: float
 
 
 @dataclass(frozen=True)
@@ -36,16 +56,16 @@ class Comparison:
 
     Attributes
     ----------
-    exact : Posterior
-    theories : dict of Theory
-        Those that apply, by name.
+    exact : Posterior or ViewPosterior
+    theories : dict of Theory, or of ViewSaddle
+        Those that apply, by name; for views "saddle".
     left_out : dict of str
         Why the others do not apply.
     rows : tuple of Discrepancy
     """
 
-    exact: Posterior
-    theories: dict[str, Theory]
+    exact: Posterior | ViewPosterior
+    theories: dict[str, Any]
     left_out: dict[str, str]
     rows: tuple[Discrepancy, ...]
 
@@ -64,11 +84,8 @@ class Comparison:
         )
 
     def __repr__(self) -> str:
-        """One line: the exact side and the names of the theories."""
-        return (
-            f"Comparison(widths={self.exact.prior.widths}, examples={self.exact.spectrum.examples}, "
-            f"outputs={self.exact.prior.outputs}, theories={tuple(self.theories)})"
-        )
+        """One line: the network and the names of the theories."""
+        return f"Comparison(widths={self.exact.prior.widths}, theories={tuple(self.theories)})"
 
     def _repr_html_(self) -> str:
         """A table of the errors."""
@@ -79,13 +96,22 @@ class Comparison:
 
     def grid(self) -> list[tuple[str, ...]]:
         """The errors as text: a line for each theory, a cell for each quantity; then Monte Carlo errors."""
-        return error_grid(tuple(self.theories), self.rows)
+        errors = {(row.theory, row.quantity): row.error for row in self.rows}
+        known = {row.quantity: row.monte_carlo for row in self.rows}
+        lines = [
+            (name, *(_cell(errors.get((name, each)), 2) for each in QUANTITIES)) for name in self.theories
+        ]
+        return [*lines, ("Monte Carlo", *(_cell(known.get(each), 1) for each in QUANTITIES))]
 
     def table(self) -> str:
         """The errors as text: one line for each theory, one column for each quantity."""
         grid = [("theory", *QUANTITIES), *self.grid()]
         lines = [f"{line[0]:26}" + "".join(f"{cell:>19}" for cell in line[1:]) for line in grid]
         return "\n".join(lines + [f"{name}: {reason}" for name, reason in self.left_out.items()])
+
+
+def _cell(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}g}".replace("inf", "∞")
 
 
 def compare(
@@ -123,7 +149,7 @@ def compare(
 
     Returns
     -------
-    Comparison, or ViewComparison for views
+    Comparison
         `table()` is text; `lbnn.plots.comparison` draws it.
 
     Examples
@@ -138,8 +164,7 @@ def compare(
     True
     """
     if np.ndim(X) == 3:
-        own = compare_views(net, X, Y, beta, X_test, target_error=target_error, seed=seed)
-        return cast(Comparison, own)  # callers that give views know what they get
+        return _compare_views(net, X, Y, beta, X_test, target_error=target_error, seed=seed)
     _require_known(quantities, tuple(QUANTITIES), "quantities")
     _require_known(theories, tuple(THEORIES), "theories")
     spectrum = Spectrum.from_inputs(X, Y)
@@ -156,6 +181,23 @@ def compare(
     truth = Truth(exact, net.widths[0], X_test, quantities)
     rows = [row for name, theory in found.items() for row in truth.judge(name, theory)]
     return Comparison(exact, found, left_out, tuple(rows))
+
+
+def _compare_views(
+    net: Network, views: ArrayLike, y: ArrayLike, beta: float, views_test: ArrayLike | None, **effort: Any
+) -> Comparison:
+    """The saddle point of one hidden layer seen through views (p, M, n0), and the exact posterior."""
+    saddle, array = view_saddle(net, views, y, beta), check.real_array(views, "views")
+    exact = net.condition_views(array, y, beta, **effort)
+    if not isinstance(exact, ViewPosterior):
+        raise ValueError(
+            f"theories of views are compared for two views and more, got views.shape={array.shape}: "
+            "lbnn.compare(network, views[:, 0], y, beta)"
+        )
+    test = array if views_test is None else check.real_array(views_test, "views")
+    errors = saddle_errors(exact, saddle, test)
+    rows = tuple(Discrepancy("saddle", quantity, *each) for quantity, each in errors.items())
+    return Comparison(exact, {"saddle": saddle}, {}, rows)
 
 
 def _require_known(names: Sequence[str], known: tuple[str, ...], what: str) -> None:

@@ -11,8 +11,7 @@ import numpy as np
 from lbnn._base import check
 from lbnn._base.types import Array
 from lbnn.network import Network, Seed
-from lbnn.theories.comparison import Comparison, compare
-from lbnn.theories.discrepancy import QUANTITIES
+from lbnn.theories.comparison import QUANTITIES, compare
 
 #: Not one: prior and data would then agree on the scale, and leading errors would cancel.
 _TEACHER_SCALE = 1.5
@@ -71,7 +70,7 @@ class ConvergenceStudy:
     growing : str
         What the sizes are.
     quantity : str
-        A key of `discrepancy.QUANTITIES`.
+        A key of `comparison.QUANTITIES`.
     sizes : (k,)
     errors : (k,)
         Geometric mean over data sets.
@@ -122,7 +121,7 @@ def study(
     sizes : sequence of int, optional
         Values of n, increasing; those of the regime by default.
     quantity : str, optional
-        A key of `discrepancy.QUANTITIES`; the kernel by default.
+        A key of `comparison.QUANTITIES`; the kernel by default.
     data_sets : int
         Random data sets at each size.
     target_error : float
@@ -153,54 +152,42 @@ def study(
     count = check.positive_integer(data_sets, "data_sets")
     if len(steps) < 2 or sorted(set(steps)) != steps:
         raise ValueError(f"sizes must be at least two increasing integers, got {sizes!r}")
-    measured, root = [], check.seed(seed)
-    for n in steps:
-        results = [
-            _compare_once(chosen, n, np.random.default_rng([root, number]), kind, target_error)
-            for number in range(count)
-        ]
-        measured.append(np.array([_entry(result, chosen.theory, kind) for result in results]))
+    root, measured = check.seed(seed), np.empty((2, len(steps), count))
+    for number, n in enumerate(steps):
+        for data_set in range(count):
+            rng = np.random.default_rng([root, data_set])
+            measured[:, number, data_set] = _measured(chosen, n, rng, kind, target_error)
         if progress is not None:
             progress(f"{regime}: {chosen.growing} = {n}")
-    return _study(regime, chosen, kind, steps, measured)
-
-
-def _compare_once(
-    regime: Regime, n: int, rng: np.random.Generator, quantity: str, target_error: float
-) -> Comparison:
-    sizes = regime.sizes(n)
-    inputs = 2 * sizes.examples
-    X, X_test = rng.standard_normal((sizes.examples, inputs)), rng.standard_normal((5, inputs))
-    teacher = _TEACHER_SCALE * rng.standard_normal((inputs, sizes.outputs)) / math.sqrt(inputs)
-    net = Network(sizes.widths)
-    return compare(
-        net, X, X @ teacher, regime.beta, X_test, quantities=(quantity,), target_error=target_error
-    )
-
-
-def _entry(result: Comparison, theory: str, quantity: str) -> tuple[float, float]:
-    row = result.row(theory, quantity)
-    return abs(row.error), row.monte_carlo
-
-
-def _study(
-    regime: str, chosen: Regime, quantity: str, sizes: list[int], measured: list[Array]
-) -> ConvergenceStudy:
-    """The table of one quantity from its errors (sets, 2) at each size."""
-    logs = np.log(np.array([each[:, 0] for each in measured]))  # (sizes, data sets)
-    slopes = np.polyfit(np.log(sizes), logs, 1)[0]
+    logs = np.log(measured[0])  # (sizes, data sets)
+    slopes = np.polyfit(np.log(steps), logs, 1)[0]
     errors = np.exp(logs.mean(axis=1))
     return ConvergenceStudy(
         regime,
         chosen.growing,
-        quantity,
-        np.asarray(sizes, float),
+        kind,
+        np.asarray(steps, float),
         errors,
         errors * _standard_error(logs),
-        np.sqrt([(each[:, 1] ** 2).mean() for each in measured]),
+        np.sqrt((measured[1] ** 2).mean(axis=1)),
         float(slopes.mean()),
         float(_standard_error(slopes[None])[0]),
     )
+
+
+def _measured(
+    regime: Regime, n: int, rng: np.random.Generator, quantity: str, target_error: float
+) -> tuple[float, float]:
+    """Error of the theory at one size, and the Monte Carlo error of the exact side."""
+    sizes = regime.sizes(n)
+    inputs = 2 * sizes.examples
+    X, X_test = rng.standard_normal((sizes.examples, inputs)), rng.standard_normal((5, inputs))
+    teacher = _TEACHER_SCALE * rng.standard_normal((inputs, sizes.outputs)) / math.sqrt(inputs)
+    found = compare(
+        Network(sizes.widths), X, X @ teacher, regime.beta, X_test,
+        quantities=(quantity,), theories=(regime.theory,), target_error=target_error,
+    ).row(regime.theory, quantity)  # fmt: skip
+    return abs(found.error), found.monte_carlo
 
 
 def _standard_error(values: Array) -> Array:

@@ -27,6 +27,7 @@ from lbnn.network import Network
 from lbnn.predict.dense_part import DensePart
 from lbnn.predict.predictive import Predictive
 from lbnn.predict.view_process import TestViews, ViewProcess
+from lbnn.views.posterior import ViewPosterior
 
 
 @dataclass(frozen=True)
@@ -144,3 +145,31 @@ def _maximum(likelihood: ViewLikelihood, width: float, channels: int) -> tuple[A
     )
     lower = root(found.x)
     return lower @ lower.T, likelihood.log_constant - float(found.fun)
+
+
+def saddle_errors(
+    exact: ViewPosterior, saddle: ViewSaddle, views_test: Array
+) -> dict[str, tuple[float, float]]:
+    """Errors of the saddle by quantity, each with the Monte Carlo error of the exact side.
+
+    Of the scale L, and of predictive means and variances at test views (p̂, M, n0), relative and as norms; of
+    the log evidence a difference.
+    """
+    own, theirs = exact.predict(views=views_test), saddle.predict(views_test)
+    weights, means, deviations = own.marginals(slice(None))
+    squares = deviations**2 + (means - own.mean[:, None]) ** 2  # one output: (atoms, points, 1)
+    measure = exact.scale
+    return {
+        "scale": _relative(saddle.scale, measure.mean, measure.weights, measure.scales),
+        "mean": _relative(theirs.mean, own.mean, weights, means),
+        "covariance": _relative(theirs.variance, own.variance, weights, squares),
+        "log evidence": (saddle.log_evidence - exact.log_evidence, exact.log_evidence_error),
+    }
+
+
+def _relative(given: Array, exact: ArrayLike, weights: Array, values: Array) -> tuple[float, float]:
+    """|given − exact|/|exact|, and the standard error of a weighted mean of values (m, ...) in its units."""
+    centred = values - np.average(values, axis=0, weights=weights)
+    error = np.sqrt(np.average(centred**2, axis=0, weights=weights**2) * (weights**2).sum())
+    away, size = given - np.asarray(exact), float(np.linalg.norm(exact))
+    return float(np.linalg.norm(away)) / size, float(np.linalg.norm(error)) / size
