@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lbnn.explore.controls import CONTROLS
 from lbnn.explore.presets import PRESETS
 from lbnn.explore.state import GROWTHS, RANGES, VIEWS, State, carried_on
-from lbnn.theories.discrepancy import QUANTITIES
+from lbnn.theories.comparison import QUANTITIES
 
 NUMBERS = st.floats(0.011, 99.0).map(lambda x: float(f"{x:.6g}"))
 STATES = st.builds(
