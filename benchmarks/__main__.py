@@ -10,7 +10,7 @@ from benchmarks.timing import busy, conditions
 MEASURED_HERE = ("cost", "several_outputs")
 #: Longer runs, each with a command line of its own: python -m benchmarks.NAME --help
 OWN_COMMAND_LINE = (
-    *("against_release", "against_truth", "bands_calibration", "bands_himalaya", "bands_truth", "code_size"),
+    *("against_release", "against_truth", "bands_calibration", "bands_himalaya", "code_size"),
     *(
         "coverage",
         "default_fits",
