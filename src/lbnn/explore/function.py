@@ -17,10 +17,9 @@ from lbnn.explore.problem import network
 from lbnn.explore.state import FARTHEST, Point, State
 from lbnn.explore.style import INK, add_hover, new_figure
 from lbnn.network import Network
-from lbnn.plots.scale import log_scale_density, posterior_range, prior_range
 from lbnn.posterior import Posterior
 
-_DRAWS, _POINTS = 8, 160
+_DRAWS = 8
 GRID = np.linspace(-FARTHEST, FARTHEST, 161)
 LEVELS = (0.05, 0.25, 0.75, 0.95)
 _EDGE = -1  # point of the grid whose numbers are named
@@ -40,16 +39,6 @@ class Band:
 
 
 @dataclass(frozen=True)
-class ScaleLaw:
-    """Densities of log λ along λ, (160,) each, before and after the data."""
-
-    scale_before: Array
-    before: Array
-    scale_after: Array
-    after: Array
-
-
-@dataclass(frozen=True)
 class Draws:
     """Functions drawn from the posterior: first a scale λ, then a function of the process with that scale.
 
@@ -59,25 +48,21 @@ class Draws:
         λ of each, in increasing order.
     functions : (k, 161)
         Along the grid.
-    heights : (k,)
-        Density of log λ at each, where it stands on the curve.
     """
 
     scales: Array
     functions: Array
-    heights: Array
 
 
 @dataclass(frozen=True)
 class FunctionNumbers:
-    """The network and the Gaussian process on the same points; the law of the scale and draws come later."""
+    """The network and the Gaussian process on the same points; draws come later."""
 
     points: tuple[Point, ...]
     posterior: Posterior
     process: Posterior
     band: Band
     process_band: Band
-    law: ScaleLaw | None = None
     draws: Draws | None = None
 
     @property
@@ -96,8 +81,7 @@ class FunctionNumbers:
         return (
             f"Far from the points the network's 90% band is {written(round(ratio, 3))} times as wide as the "
             "process's: the network takes its scale from the data, the process cannot. Each thin curve is a "
-            "function drawn from the posterior; the dot of its colour on the law of λ is the scale it was "
-            "drawn with. Drag the points up and down."
+            "function drawn from the posterior, brighter for a larger scale λ. Drag the points up and down."
         )
 
     @property
@@ -111,7 +95,7 @@ def kernel(a: Array, b: Array) -> Array:
 
 
 def numbers(state: State) -> Iterator[FunctionNumbers]:
-    """The numbers of the picture: first the bands, then the law of the scale and draws."""
+    """The numbers of the picture: first the bands, then draws."""
     x, y = (np.array(column) for column in zip(*state.points, strict=True))
     total = float(np.prod(state.prior_variances))
     networks = network(state), Network((), [total])
@@ -120,19 +104,7 @@ def numbers(state: State) -> Iterator[FunctionNumbers]:
     found = FunctionNumbers(state.points, posteriors[0], posteriors[1], bands[0], bands[1])
     yield found
     if state.depth > 1:
-        law = _law(posteriors[0])
-        draws = _draws(posteriors[0], state.prior_variances[0], x, y, state.beta)
-        yield replace(found, law=law, draws=draws)
-
-
-def _law(posterior: Posterior) -> ScaleLaw:
-    before, after = prior_range(posterior.prior, _POINTS), posterior_range(posterior, _POINTS)
-    return ScaleLaw(
-        np.exp(before),
-        np.exp(posterior.prior.log_scale_law.log_density(before)),
-        np.exp(after),
-        np.exp(log_scale_density(posterior, after)),
-    )
+        yield replace(found, draws=_draws(posteriors[0], state.prior_variances[0], x, y, state.beta))
 
 
 def _draws(posterior: Posterior, first_variance: float, x: Array, y: Array, beta: float) -> Draws:
@@ -145,7 +117,7 @@ def _draws(posterior: Posterior, first_variance: float, x: Array, y: Array, beta
         for scale in scales
     ]
     paths = np.array([np.ravel(each.sample(1, seed=rng)) for each in functions])
-    return Draws(scales, paths, np.exp(log_scale_density(posterior, np.log(scales))))
+    return Draws(scales, paths)
 
 
 def _band(posterior: Posterior, x: Array) -> Band:
@@ -193,48 +165,20 @@ class FunctionPicture:
         made.toolbar.active_tap = made.toolbar.active_drag = tool
         made.legend.location = "top_left"
         self.band = made
-        self._make_law()
-        self.figures = [made, self.law]
-
-    def _make_law(self) -> None:
-        """Density of the scale, with a dot for each function that is drawn."""
-        made = new_figure(
-            "law",
-            "The law of λ behind the band",
-            "scale λ",
-            "density of log λ",
-            x_axis_type="log",
-            height=220,
-        )
-        made.y_range.start = 0
-        empty: dict[str, list[float]] = {"x": [], "y": []}
-        self._before, self._after = ColumnDataSource(dict(empty)), ColumnDataSource(dict(empty))
-        made.line("x", "y", source=self._before, color=COLOURS[1], line_dash="dashed", legend_label="before")
-        made.line(
-            "x", "y", source=self._after, color=COLOURS[0], line_width=2.5, legend_label="after the data"
-        )
-        self._dots = ColumnDataSource({"x": [], "y": [], "colour": []})
-        dots = made.scatter("x", "y", source=self._dots, size=11, fill_color="colour", line_color=None)
-        add_hover(made, [("λ of a drawn function", "@x{0.000}")], [dots])
-        made.legend.location = "top_left"
-        self.law = made
+        self.figures = [made]
 
     def _make_band(self, made: Any, who: str, colour: str, dash: str, name: str, *, filled: bool) -> None:
         """Areas where filled, else lines at their edges: distinguished without colour."""
-        options: dict[str, Any] = {"source": self._bands}
+        source = self._bands
         for low, high, alpha in (("q5", "q95", 0.18), ("q25", "q75", 0.3)):
+            edges = f"{who} {low}", f"{who} {high}"
             if filled:
-                made.varea(
-                    "x", f"{who} {low}", f"{who} {high}", fill_color=colour, fill_alpha=alpha, **options
-                )
-            else:
-                for edge in (low, high):
-                    width = 1.2 if alpha < 0.2 else 0.8
-                    made.line(
-                        "x", f"{who} {edge}", color=colour, line_dash="dotted", line_width=width, **options
-                    )
+                made.varea("x", *edges, fill_color=colour, fill_alpha=alpha, source=source)
+                continue
+            for edge in edges:
+                made.line("x", edge, color=colour, line_dash="dotted", line_width=4 * alpha, source=source)
         made.line(
-            "x", f"{who} mean", color=colour, line_dash=dash, line_width=2.5, legend_label=name, **options
+            "x", f"{who} mean", color=colour, line_dash=dash, line_width=2.5, legend_label=name, source=source
         )
 
     def draw(self, numbers: FunctionNumbers) -> None:
@@ -246,22 +190,16 @@ class FunctionPicture:
         low, high = float(shown.min()), float(shown.max())
         margin = 0.08 * (high - low) or 1.0
         self.band.y_range.start, self.band.y_range.end = low - margin, high + margin
-        law, draws = numbers.law, numbers.draws
-        self.law.visible = numbers.posterior.prior.widths != ()
-        if not self.law.visible:  # depth one: the process itself
+        draws = numbers.draws
+        if draws is not None:
+            self._functions.data = {
+                "x": [GRID] * len(draws.scales),
+                "y": list(draws.functions),
+                "colour": [_OF_DRAWS[number % len(_OF_DRAWS)] for number in range(len(draws.scales))],
+                "scale": draws.scales,
+            }
+        elif not numbers.posterior.prior.widths:  # depth one: the process itself
             self._functions.data = {"x": [], "y": [], "colour": [], "scale": []}
-        if law is None or draws is None:
-            return  # those of the state before stay until the new ones are there
-        self._before.data = {"x": law.scale_before, "y": law.before}
-        self._after.data = {"x": law.scale_after, "y": law.after}
-        colours = [_OF_DRAWS[number % len(_OF_DRAWS)] for number in range(len(draws.scales))]
-        self._dots.data = {"x": draws.scales, "y": draws.heights, "colour": colours}
-        self._functions.data = {
-            "x": [GRID] * len(draws.scales),
-            "y": list(draws.functions),
-            "colour": colours,
-            "scale": draws.scales,
-        }
 
 
 _FLAT = Band(np.zeros_like(GRID), np.zeros((len(_COLUMNS) - 1, len(GRID))))

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from bokeh.models import ColumnDataSource, Legend, LegendItem, Range1d, Span
+from bokeh.models import ColumnDataSource, Legend, LegendItem, Span
 
 from lbnn._base.colours import COLOURS
 from lbnn._base.types import Array
@@ -25,8 +25,7 @@ from lbnn.scale.prior import ScalePrior
 #: Depths shown beside the one of the controls.
 COMPANIONS = (2, 4, 10)
 _POINTS = 160  # of a curve
-_DRAWS, _PRIOR_DRAWS = 40, 4000
-_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+_DRAWS = 40
 _ANGLES = np.linspace(0, 2 * math.pi, 73)
 
 
@@ -82,7 +81,7 @@ class DensityNumbers:
 
 @dataclass(frozen=True)
 class MatrixNumbers:
-    """Several outputs: ellipses {x : xᵀ L⁻¹ x = 1} of the first two outputs, and quantiles of eigenvalues.
+    """Two outputs: ellipses {x : xᵀ L⁻¹ x = 1}.
 
     Attributes
     ----------
@@ -90,16 +89,12 @@ class MatrixNumbers:
         Ellipses of posterior draws.
     mean, before : (73, 2)
         Those of E L after and before the data.
-    eigenvalues, eigenvalues_before : (n_d, 5)
-        Quantiles of each eigenvalue of L, largest first, at 5, 25, 50, 75 and 95%.
     """
 
     posterior: Posterior
     draws: Array
     mean: Array
     before: Array
-    eigenvalues: Array
-    eigenvalues_before: Array
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -116,12 +111,12 @@ class MatrixNumbers:
 
     @property
     def sentence(self) -> str:
-        values = _above_rounding(np.linalg.eigvalsh(np.asarray(self.posterior.scale.mean)))
-        ratio = math.inf if math.isnan(values[0]) else float(np.sqrt(values[-1] / values[0]))
+        values = np.linalg.eigvalsh(np.asarray(self.posterior.scale.mean))
+        # zero but for rounding behind a narrow layer
+        ratio = math.inf if values[0] <= 1e-13 * values[-1] else float(np.sqrt(values[-1] / values[0]))
         return (
-            f"The axes of E L have ratio {written(ratio)}: one where the "
-            "data favour no direction of the outputs. Thin: draws from the posterior; dashed: the "
-            "prior; below: each eigenvalue of L, before (hollow) and after the data."
+            f"The axes of E L have ratio {written(ratio)}: one where the data favour no direction of the "
+            "outputs. Thin: draws from the posterior; dashed: the prior."
         )
 
     @property
@@ -154,16 +149,8 @@ def _before(depth: int, prior: ScalePrior) -> Curve:
 
 
 def _matrices(here: Posterior) -> MatrixNumbers:
-    draws = _resampled(here.scale)
-    values = _above_rounding(np.sort(here.scale.eigen[0], axis=1)[:, ::-1])
-    return MatrixNumbers(
-        here,
-        ellipse(draws[:, :2, :2]),
-        ellipse(np.asarray(here.scale.mean)[:2, :2]),
-        ellipse(here.prior.mean[:2, :2]),
-        np.array([_weighted_quantiles(column, here.scale.weights) for column in values.T]),
-        _prior_quantiles(here.prior),
-    )
+    matrices = _resampled(here.scale), np.asarray(here.scale.mean), here.prior.mean
+    return MatrixNumbers(here, *map(ellipse, matrices))
 
 
 def _resampled(measure: ScaleMeasure) -> Array:
@@ -182,24 +169,6 @@ def ellipse(matrix: Array) -> Array:
     return np.asarray((root @ circle).swapaxes(-1, -2))
 
 
-def _weighted_quantiles(values: Array, weights: Array) -> Array:
-    order = np.argsort(values)
-    mass = np.cumsum(weights[order])
-    return values[order][np.searchsorted(mass, np.array(_LEVELS) * mass[-1])]
-
-
-@lru_cache(maxsize=256)
-def _prior_quantiles(prior: ScalePrior) -> Array:
-    draws = np.linalg.eigvalsh(prior.sample(_PRIOR_DRAWS, seed=0))[:, ::-1]
-    return np.quantile(_above_rounding(draws), _LEVELS, axis=0).T
-
-
-def _above_rounding(values: Any) -> Array:
-    """Eigenvalues (..., n_d), NaN where they are zero but for rounding, behind a narrow layer."""
-    largest = values.max(axis=-1, keepdims=True)
-    return np.where(values > 1e-13 * largest, values, np.nan)
-
-
 # ---------------------------------------------------------------------- picture
 
 _OTHERS = dict(zip(COMPANIONS, (COLOURS[1], COLOURS[2], COLOURS[3]), strict=True))
@@ -212,9 +181,8 @@ class ScalePicture:
     def __init__(self) -> None:
         self._make_density()
         self._make_ellipse()
-        self._make_eigenvalues()
-        self.ellipse.visible = self.eigenvalues.visible = False  # until there are several outputs
-        self.figures = [self.density, self.ellipse, self.eigenvalues]
+        self.ellipse.visible = False  # until there are two outputs
+        self.figures = [self.density, self.ellipse]
 
     def _make_density(self) -> None:
         made = new_figure(
@@ -243,49 +211,23 @@ class ScalePicture:
 
     def _make_ellipse(self) -> None:
         made = new_figure(
-            "ellipse", "L of the first two outputs", "output 1", "output 2", match_aspect=True, aspect_scale=1
+            "ellipse", "L of the two outputs", "output 1", "output 2", match_aspect=True, aspect_scale=1
         )
-        self._draws = ColumnDataSource({"x": [], "y": []})
-        self._mean, self._before = (ColumnDataSource({"x": [], "y": []}) for _ in range(2))
+        self._draws, self._mean, self._before = (ColumnDataSource({"x": [], "y": []}) for _ in range(3))
         made.multi_line("x", "y", source=self._draws, color=_HERE, alpha=0.25)
-        made.line(
-            "x",
-            "y",
-            source=self._before,
-            line_dash="dashed",
-            color=COLOURS[1],
-            width=2,
-            legend_label="before",
-        )
-        made.line("x", "y", source=self._mean, color=_HERE, width=3, legend_label="after")
+        for source, colour, dash, name in (
+            (self._before, COLOURS[1], "dashed", "before"),
+            (self._mean, _HERE, "solid", "after"),
+        ):
+            made.line(
+                "x", "y", source=source, color=colour, line_dash=dash, line_width=2.5, legend_label=name
+            )
         self.ellipse = made
-
-    def _make_eigenvalues(self) -> None:
-        made = new_figure(
-            "eigenvalues",
-            "Eigenvalues of L (90%, 50%, median)",
-            "eigenvalue, largest first",
-            "",
-            y_axis_type="log",
-        )
-        made.x_range = Range1d(0.4, 2.6)
-        made.xaxis.ticker = [1, 2, 3, 4]
-        columns = ("x", "low", "quarter", "median", "three", "high")
-        self._eigenvalues = {}
-        for when, colour in (("before", COLOURS[1]), ("after", _HERE)):
-            source = self._eigenvalues[when] = ColumnDataSource({name: [] for name in columns})
-            made.segment("x", "low", "x", "high", source=source, color=colour, line_width=2)
-            made.segment("x", "quarter", "x", "three", source=source, color=colour, line_width=8, alpha=0.45)
-            made.scatter(
-                "x", "median", source=source, size=10, line_color=colour, line_width=2, marker="circle",
-                fill_color=colour if when == "after" else None, legend_label=when,
-            )  # fmt: skip
-        self.eigenvalues = made
 
     def draw(self, numbers: DensityNumbers | MatrixNumbers) -> None:
         """Show the numbers."""
         one = isinstance(numbers, DensityNumbers)
-        self.density.visible, self.ellipse.visible, self.eigenvalues.visible = one, not one, not one
+        self.density.visible, self.ellipse.visible = one, not one
         if isinstance(numbers, DensityNumbers):
             depth = len(numbers.posterior.prior.widths) + 1
             self._curves.data = _lines([(curve, curve.depth == depth) for curve in numbers.curves])
@@ -296,14 +238,6 @@ class ScalePicture:
             self._draws.data = {"x": list(numbers.draws[:, :, 0]), "y": list(numbers.draws[:, :, 1])}
             self._mean.data = {"x": numbers.mean[:, 0], "y": numbers.mean[:, 1]}
             self._before.data = {"x": numbers.before[:, 0], "y": numbers.before[:, 1]}
-            self.eigenvalues.x_range.end = len(numbers.eigenvalues) + 0.6
-            for when, values, shift in (
-                ("before", numbers.eigenvalues_before, -0.12),
-                ("after", numbers.eigenvalues, 0.12),
-            ):
-                names = ("low", "quarter", "median", "three", "high")
-                columns = dict(zip(names, values.T, strict=True))
-                self._eigenvalues[when].data = {"x": np.arange(1, len(values) + 1) + shift, **columns}
 
 
 def _lines(curves: list[tuple[Curve, bool]]) -> dict[str, list[Any]]:

@@ -28,7 +28,6 @@ class LearningCurve:
 
     Every quantity q has its error in q_error: the standard error of a Monte Carlo average; where the
     average is an integral, zero, or what a coarser rule says differently if that is more than 1e-7 of it.
-    q_deviation is the standard deviation over data sets.
 
     Attributes
     ----------
@@ -55,22 +54,13 @@ class LearningCurve:
     draws: Any
     scale_mean: Array
     scale_mean_error: Array
-    scale_mean_deviation: Array
     log_evidence: Array
     log_evidence_error: Array
-    log_evidence_deviation: Array
     error: Array
     error_error: Array
-    error_deviation: Array
     gibbs_error: Array
     gibbs_error_error: Array
-    gibbs_error_deviation: Array
     messages: tuple[str, ...] = field(default=())
-
-    @property
-    def log_evidence_per_example(self) -> Array:
-        """Log evidence over the number of examples, (m,)."""
-        return self.log_evidence / self.examples
 
     @cached_property
     def limits(self) -> dict[str, LimitCurve]:
@@ -191,7 +181,7 @@ def learning_curve(
     averages = {
         f"{name}{end}": np.array([getattr(point, of)[row] for point in points])
         for row, name in enumerate(QUANTITIES)
-        for end, of in (("", "mean"), ("_error", "error"), ("_deviation", "deviation"))
+        for end, of in (("", "mean"), ("_error", "error"))
     }
     return LearningCurve(
         network=net,

@@ -197,50 +197,33 @@ def _law_given(problem: Problem, law: GammaProduct, s: Array) -> ScaleLaw:
 
 def exact_point(problem: Problem) -> Point:
     """Every quantity of one point of a curve."""
-    fine, rough = (_averages(problem, halved) for halved in (False, True))
-    mean, deviation = fine
+    mean, rough = (_averages(problem, halved) for halved in (False, True))
     with np.errstate(invalid="ignore"):
-        change = np.abs(mean - rough[0])
+        change = np.abs(mean - rough)
         allowed = _SETTLED * np.maximum(np.abs(mean), 1.0 * (np.arange(4) == 1))
     change[np.isinf(mean)] = 0.0
-    return Point(mean, np.where(change <= allowed, 0.0, change), deviation, np.empty((0, 4)), ())
+    return Point(mean, np.where(change <= allowed, 0.0, change), np.empty((0, 4)), ())
 
 
-def _averages(problem: Problem, halved: bool) -> tuple[Array, Array]:
-    """Means and standard deviations over data sets, (4,) each."""
+def _averages(problem: Problem, halved: bool) -> Array:
+    """Means over data sets of `QUANTITIES`, (4,)."""
     data = _variables(problem, _NODES[_dimension(problem)], halved)
     log_z, scale = _at(problem, data.s)
     examples, inputs, noise = problem.examples, problem.inputs, problem.teacher.noise
     freedom, share = inputs - examples + 1, 1 - examples / inputs
-    error = data.squares * (1 - data.within) + noise**2 * data.ratio
-    gibbs = error + share * scale
-    grows = _growth(problem) if noise > 0 else 0.0  # E λ grows like R to this power
-    square = math.exp(problem.norm_law.shift) if problem.teacher.norm is None else problem.teacher.norm**2
-    half = (inputs - np.arange(examples)) / 2
-    log_evidence = log_z - 0.5 * examples * math.log(2 * math.pi)
-    falls = 1 - _growth(problem) if noise > 0 else 0.0  # log Z falls like R to this power
-    log_evidence_mean = float(data.weights @ log_evidence) - 0.5 * expected_log_determinant(examples, inputs)
-    if falls >= freedom / 2:
-        log_evidence_mean = -math.inf
-    if noise > 0:  # log det given R: its last factor χ²(ν) is χ²(p + ν)/(1 + R)
-        spread = log_evidence + 0.5 * np.log1p(data.ratio)
-        rest = special.polygamma(1, (inputs + 1) / 2) + special.polygamma(1, half[:-1]).sum()
-    else:
-        spread, rest = log_evidence, special.polygamma(1, half).sum()
-    error_mean = square * share  # and E R = p/(ν − 2)
-    if noise > 0:
-        error_mean += noise**2 * examples / (freedom - 2) if freedom > 2 else math.inf
+    # with noise E λ grows like R to the first power, log Z falls like R to the second
+    grows, falls = (_growth(problem), 1 - _growth(problem)) if noise > 0 else (0.0, 0.0)
     scale_mean = data.weights @ scale if grows < freedom / 2 else math.inf
-    gibbs_mean = error_mean + share * scale_mean if share else error_mean
-    heavy = noise > 0 and freedom <= 4
-    mean = [scale_mean / problem.first_variance, log_evidence_mean, error_mean, gibbs_mean]
-    scale_deviation, evidence_deviation = math.inf, math.inf
-    if 2 * grows < freedom / 2:
-        scale_deviation = _deviation(data.weights, scale) / problem.first_variance
-    if 2 * falls < freedom / 2:
-        evidence_deviation = math.sqrt(_deviation(data.weights, spread) ** 2 + 0.25 * float(rest))
-    errors = [math.inf if heavy else _deviation(data.weights, each) for each in (error, gibbs)]
-    return np.array(mean), np.array([scale_deviation, evidence_deviation, *errors])
+    log_evidence = float(data.weights @ (log_z - 0.5 * examples * math.log(2 * math.pi)))
+    log_evidence -= 0.5 * expected_log_determinant(examples, inputs)
+    if falls >= freedom / 2:
+        log_evidence = -math.inf
+    square = math.exp(problem.norm_law.shift) if problem.teacher.norm is None else problem.teacher.norm**2
+    error = square * share  # and E R = p/(ν − 2)
+    if noise > 0:
+        error += noise**2 * examples / (freedom - 2) if freedom > 2 else math.inf
+    gibbs = error + share * scale_mean if share else error
+    return np.array([scale_mean / problem.first_variance, log_evidence, error, gibbs])
 
 
 def _at(problem: Problem, s: Array) -> tuple[Array, Array]:
@@ -273,9 +256,3 @@ def _growth(problem: Problem) -> float:
     """E λ grows like s to this power: s/λ balances Σ_ℓ n_ℓ u_ℓ with Π u_ℓ = λ over d − 1 layers."""
     layers = 0 if problem.law is None else len(problem.law.widths)
     return layers / (layers + 1)
-
-
-def _deviation(weights: Array, values: Array) -> float:
-    """Standard deviation of values (k,) with weights (k,)."""
-    mean = weights @ values
-    return math.sqrt(max(float(weights @ (values - mean) ** 2), 0.0))

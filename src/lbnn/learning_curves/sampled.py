@@ -33,7 +33,7 @@ _HEAVY = 0.7  # tail index above which averages are not to be trusted (Vehtari e
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a curve: means, their errors and standard deviations over data sets, (4,) each.
+    """One point of a curve: means over data sets and their errors, (4,) each.
 
     `values` (m, 4) are those of every data set that was drawn, none where the averages are integrals.
     Networks with the same seed have the same data sets, row by row.
@@ -41,7 +41,6 @@ class Point:
 
     mean: Array
     error: Array
-    deviation: Array
     values: Array
     messages: tuple[str, ...]
 
@@ -79,9 +78,7 @@ def sample_point(problem: Problem, target_error: float, max_draws: int, seed: in
             break
         if len(values) >= max_draws:
             break
-    deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.full(4, math.nan)
-    messages = _messages(problem, values, mean, error, target_error)
-    return Point(mean, error, deviation, values, messages)
+    return Point(mean, error, values, _messages(problem, values, mean, error, target_error))
 
 
 def _standard_error(values: Array) -> Array:
