@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from scipy import linalg, stats
@@ -12,7 +11,7 @@ from lbnn import asymptotics
 from lbnn._base.types import Array
 from lbnn.network import Network
 from lbnn.paper import figures
-from lbnn.paper.compare import relative_error, rounding
+from lbnn.paper.compare import extrapolate, relative_error, rounding
 from lbnn.paper.registry import Run, claim
 from lbnn.paper.routes.problem import Problem, random_problem
 from lbnn.predict.predictive import Predictive
@@ -30,11 +29,6 @@ def orthogonal_problem(examples: int, square: float) -> tuple[Array, Array]:
     """Inputs with G_xx = I and one output with yᵀy = square: all that zero temperature depends on."""
     signs = np.where(np.arange(examples) % 2, 1.0, -1.0)
     return math.sqrt(examples) * np.eye(examples), math.sqrt(square / examples) * signs
-
-
-def extrapolate(value: Callable[[int], Array | float], size: int) -> Array:
-    """The limit of value(n) = a + b/n + c/n² + O(1/n³) from n, 2n and 4n."""
-    return (8 * np.asarray(value(4 * size)) - 6 * np.asarray(value(2 * size)) + np.asarray(value(size))) / 3
 
 
 def saddle_scale(net: Network, X: Array, Y: Array) -> Array:
@@ -367,3 +361,88 @@ def scale_mixing(run: Run) -> float:
         abs(mixed.log_evidence - float(student.logpdf(problem.Y.reshape(-1)))),
         relative_error(mean, mean[0, 0] * np.eye(2)),
     )
+
+
+@claim(
+    id="asymptotics.depth-and-width",
+    equation="§VI",
+    latex=r"d, n \to \infty,\; d/n = t: \quad \log \lambda \to \mathcal{N}(-t, 2 t) \text{ under } \varpi",
+    statement="Where depth grows with width the scale stays random: log λ tends to a Gaussian under ϖ.",
+    route="SciPy's normal density, against hidden layers (n, ..., n), n/2 of them, n = 32, 64 and 128",
+    tolerance=1e-3,
+    tolerance_reason=(
+        "n, 2n and 4n are extrapolated in 1/n; the density of a sum of log χ² differs from the normal by "
+        "terms in 1/n (Edgeworth), of which the third is left: 1/32³ times constants of order ten"
+    ),
+)
+def depth_and_width(run: Run) -> float:
+    """Compare densities of log λ over four standard deviations with N(−1/2, 1)."""
+    points = -0.5 + np.linspace(-2, 2, 9)
+
+    def density(width: int) -> Array:
+        prior = Network((width,) * (width // 2)).scale_prior(outputs=1)
+        return np.array([math.exp(prior.log_density(math.exp(t)) + t) for t in points])
+
+    run.record["distance"] = [relative_error(density(n), stats.norm(-0.5).pdf(points)) for n in (32, 64, 128)]
+    return relative_error(extrapolate(density, 32), stats.norm(-0.5).pdf(points))
+
+
+@claim(
+    id="asymptotics.few-examples",
+    equation="(41), (37)",
+    latex=(
+        r"(1 - \gamma) G_{xx} + \frac{\gamma}{1 - \alpha} G_{yy} = G_{xx} + \gamma (G_{yy} - G_{xx}) + "
+        r"\mathcal{O}(\alpha \gamma)"
+    ),
+    statement=(
+        "The expansion in γ joins the result at finite p for α ≪ 1: their difference is α γ G_yy to leading "
+        "order; three outputs."
+    ),
+    route="the two theories of the library at widths of 1000, 2000 and 4000, extrapolated in 1/n",
+    tolerance=1e-6,
+    tolerance_reason=EXTRAPOLATED + "; rounding of kernels of order one is multiplied by n², 10⁷",
+)
+def few_examples(run: Run) -> float:
+    """Compare n² (K_(41) − K_(37)) / (p n_d) with G_yy."""
+    problem = random_problem(run.rng, examples=5, outputs=3)
+
+    def difference(width: int) -> Array:
+        net, data = Network((width,)), (problem.X, problem.Y, math.inf)
+        gap = (
+            asymptotics.proportional_expansion(net, *data).kernel
+            - asymptotics.infinite_width(net, *data).kernel
+        )
+        return np.asarray(width**2 * gap / 15)
+
+    return relative_error(extrapolate(difference, 1000), problem.Y @ problem.Y.T / 3)
+
+
+@claim(
+    id="asymptotics.proportional-predictor",
+    equation="§V-C",
+    statement=(
+        "The saddle point gives the predictor, too: its mean and covariance approach the exact ones where n "
+        "and p grow together, at a finite temperature; one output, depths two and three."
+    ),
+    route="orthogonal inputs with the exact answers at n = 2p = 200, 400 and 800, extrapolated in 1/n",
+    tolerance=1e-4,
+    tolerance_reason=EXTRAPOLATED,
+)
+def proportional_predictor(run: Run) -> float:
+    """Compare mean and variance at a training point of orthogonal inputs, where G_xx = I."""
+
+    def moments(width: int, layers: int, exact: bool) -> Array:
+        X, y = orthogonal_problem(width // 2, 0.8 * width)
+        net = Network((width,) * layers)
+        found = net.condition(X, y, BETA) if exact else asymptotics.proportional(net, X, y, BETA)
+        pred = found.predict(X[:1])
+        return np.append(pred.mean, pred.variance)
+
+    gaps = []
+    for layers in (1, 2):
+        exact, theory = (
+            extrapolate(lambda width, e=e, layers=layers: moments(width, layers, e), 200)
+            for e in (True, False)
+        )
+        gaps.append(relative_error(exact, theory))
+    return max(gaps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from lbnn._base.types import Array
 from lbnn.network import Network
 from lbnn.paper import figures
 from lbnn.paper.compare import (
+    extrapolate,
     mean_and_error,
     score_against,
     score_between,
@@ -17,7 +19,7 @@ from lbnn.paper.compare import (
     weighted_mean_and_error,
 )
 from lbnn.paper.registry import Run, claim
-from lbnn.paper.routes import cone
+from lbnn.paper.routes import cone, dense
 from lbnn.paper.routes.problem import (
     Problem,
     draw_weights,
@@ -151,4 +153,130 @@ def dimension_reduction(run: Run) -> float:
         ]
         own = mean_and_error([np.asarray(post.scale.mean)[upper] for post in runs])
         scores.append(score_between(own, weighted_mean_and_error(scales, shares)))
+    return max(scores)
+
+
+# ---------------------------------------------------------------------- two outputs, depth three
+
+
+@claim(
+    id="several-outputs.prior-density",
+    equation="(7)",
+    latex=(
+        r"p_d(F \mid X) = \mathbb{E}_{L \sim \varpi} \left[ |2 \pi\, G_{xx} \otimes L|^{-1/2} "
+        r"\exp\left(-\tfrac12 \operatorname{tr}(G_{xx}^{-1} F L^{-1} F^\top)\right) \right]"
+    ),
+    statement="The density of the function-space prior with two outputs, depth three.",
+    route="dense Gaussian densities averaged over weights of the upper layers drawn from the prior; 16 runs",
+    **standard_errors(3, REPLICATES),
+)
+def prior_density(run: Run) -> float:
+    """Compare densities relative to that of independent outputs, at three matrices F."""
+    problem, widths = random_problem(run.rng, examples=3, outputs=2), (5, 4)
+    scales = drawn_scales(run.rng, widths, run.draws(200_000))
+    inverse, log_volume = np.linalg.inv(problem.gram), np.linalg.slogdet(scales)[1]
+    base = np.linalg.slogdet(2 * math.pi * problem.gram)[1]
+    values = [run.rng.uniform(0.7, 1.5) * problem.Y for _ in range(3)]
+    ratios = []
+    for F in values:
+        square = F.T @ inverse @ F
+        fit = np.einsum("mij,ij->m", np.linalg.inv(scales), square)
+        ratios.append(np.exp(-0.5 * (fit + 3 * log_volume - np.trace(square))))
+    simulated = weighted_mean_and_error(np.stack(ratios, axis=1))
+    priors = [
+        Network(widths).prior(problem.X, 2, target_error=0.02, seed=seed) for seed in run.seeds(REPLICATES)
+    ]
+    own = mean_and_error(
+        [
+            [math.exp(prior.log_density(F) + base + 0.5 * np.trace(F.T @ inverse @ F)) for F in values]
+            for prior in priors
+        ]
+    )
+    return score_between(own, simulated)
+
+
+def drawn_scales(rng: np.random.Generator, widths: tuple[int, int], count: int) -> Array:
+    """L = W_3 W_2 W_2ᵀ W_3ᵀ of two outputs from weights of the prior, (count, 2, 2)."""
+    _, lower, upper = draw_weights(rng, (1, *widths, 2), count)
+    root = upper @ lower
+    return np.asarray(root @ root.swapaxes(1, 2))
+
+
+@claim(
+    id="several-outputs.generating-function",
+    equation="(14)",
+    latex=(
+        r"Z(i J) = \mathbb{E}_{L \sim \rho} \exp\left( i\, \operatorname{v}(J)^\top \mu_L - \tfrac12 "
+        r"\operatorname{v}(J)^\top \Sigma_L \operatorname{v}(J) \right)"
+    ),
+    statement="The generating function of the predictor along imaginary sources: two outputs, depth three.",
+    route="weights drawn from the prior and weighted by the likelihood; 16 runs; standard errors",
+    **standard_errors(6, REPLICATES),
+)
+def generating_function(run: Run) -> float:
+    """Compare real and imaginary parts at three sources."""
+    problem, widths, beta = random_problem(run.rng, examples=3, inputs=5, points=2, outputs=2), (4, 3), 2.0
+    weights = draw_weights(run.rng, (5, *widths, 2), run.draws(400_000))
+    shares = likelihood_weights(network_outputs(problem.X, weights), problem.Y, beta)
+    sources = run.rng.standard_normal((3, 2, 2))
+    phases = np.exp(1j * np.einsum("mpj,spj->ms", network_outputs(problem.X_test, weights), sources))
+    simulated = weighted_mean_and_error(np.column_stack([phases.real, phases.imag]), shares)
+    found = []
+    for seed in run.seeds(REPLICATES):
+        post = Network(widths).condition(problem.X, problem.Y, beta, target_error=0.02, seed=seed)
+        values = np.array([post.predict(problem.X_test).characteristic(source) for source in sources])
+        found.append(np.append(values.real, values.imag))
+    return score_between(mean_and_error(found), simulated)
+
+
+@claim(
+    id="several-outputs.wide-kernel",
+    equation="(37)",
+    latex=(
+        r"n_1 (\langle K \rangle - G_{xx}) \to n_d\, G_{xx} \Gamma_\infty^{-1} (G_{yy} - \Gamma_\infty) "
+        r"\Gamma_\infty^{-1} G_{xx}"
+    ),
+    statement="The leading correction of the feature kernel of two outputs, depth three.",
+    route="(33) entry by entry at L = I, against kernels at n_1 = 300, 600 and 1200, extrapolated; 16 runs",
+    **standard_errors(6, REPLICATES),
+)
+def wide_kernel(run: Run) -> float:
+    """Compare the six entries of n_1 (⟨K⟩ − G), extrapolated in 1/n."""
+    problem = random_problem(run.rng, examples=3, outputs=2)
+    expected = dense.kernel_correction(np.eye(2), problem.gram, problem.Y, BETA)
+    upper = np.triu_indices(3)
+
+    def correction(width: int, seed: int) -> Array:
+        net = Network((width, 2 * width))
+        post = net.condition(problem.X, problem.Y, BETA, target_error=0.02, seed=seed)
+        return width * (np.asarray(post.feature_kernel()) - problem.gram)[upper]
+
+    own = mean_and_error([extrapolate(partial(correction, seed=seed), 300) for seed in run.seeds(REPLICATES)])
+    return score_against(expected[upper], own)
+
+
+@claim(
+    id="several-outputs.infinite-data",
+    equation="(38)",
+    latex=r"L_\ast = \frac{1}{p} Y^\top G_{xx}^{-1} Y \quad (p \to \infty, \; \beta \to \infty)",
+    statement="With much data at zero temperature the scale is S/p, whatever the widths; two outputs, d = 3.",
+    route="orthogonal inputs, p = 100 to 400, extrapolated in 1/p, for widths (4, 6) and (9, 5); 16 runs",
+    **standard_errors(6, REPLICATES),
+)
+def infinite_data(run: Run) -> float:
+    """Compare E L, extrapolated from p = 100, 200 and 400, with S/p: three entries at two pairs of widths."""
+    square = np.array([[1.5, 0.6], [0.6, 0.8]])  # S/p
+    directions = np.linalg.qr(run.rng.standard_normal((100, 2)))[0]
+    upper, scores = np.triu_indices(2), []
+
+    def mean_scale(widths: tuple[int, int], size: int, *, seed: int) -> Array:
+        """E L of p = size examples with G_xx = I: targets in two directions, of which p S follows."""
+        Y = np.zeros((size, 2))
+        Y[:100] = directions @ np.linalg.cholesky(size * square).T
+        post = Network(widths).condition_gram(np.eye(size), Y, math.inf, target_error=0.02, seed=seed)
+        return np.asarray(post.scale.mean)[upper]
+
+    for widths in ((4, 6), (9, 5)):
+        found = [extrapolate(partial(mean_scale, widths, seed=seed), 100) for seed in run.seeds(REPLICATES)]
+        scores.append(score_against(square[upper], mean_and_error(found)))
     return max(scores)
