@@ -31,13 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def reproduce(out: Path, only: Sequence[str] = (), quick: bool = False, seed: int = 0) -> int:
     """Run the report, with a line for each claim and a table on the standard output; the exit code."""
-    outcomes = run(out, only, quick, seed, _tell)
+    outcomes = run(out, only, quick, seed, _progress)
     print_table(outcomes)
     print(f"Written: {out / 'index.html'}, {out / 'claims.json'}, {out / 'figures'}")
     return int(failed(outcomes))
 
 
-def _tell(done: int, total: int, outcome: Outcome) -> None:
+def _progress(done: int, total: int, outcome: Outcome) -> None:
     print(f"[{done}/{total}] {outcome.claim.id}: {outcome.verdict} ({outcome.seconds:.1f} s)", flush=True)
     if outcome.error:
         print(f"    {outcome.error}", flush=True)

@@ -19,7 +19,7 @@ def run(
     only: Sequence[str] = (),
     quick: bool = False,
     seed: int = 0,
-    tell: Callable[[int, int, Outcome], None] | None = None,
+    progress: Callable[[int, int, Outcome], None] | None = None,
 ) -> list[Outcome]:
     """Check the claims and write index.html, claims.json and figures/ into a folder.
 
@@ -33,8 +33,8 @@ def run(
         A tenth of the Monte Carlo draws.
     seed : int
         Seed of data and draws.
-    tell : function, optional
-        Called as tell(done, total, outcome) after each claim.
+    progress : function, optional
+        Called as progress(done, total, outcome) after each claim.
 
     Returns
     -------
@@ -66,8 +66,8 @@ def run(
     with drawing():
         for number, claim in enumerate(claims, 1):
             outcomes.append(registry.judge(claim, seed, quick))
-            if tell is not None:
-                tell(number, len(claims), outcomes[-1])
+            if progress is not None:
+                progress(number, len(claims), outcomes[-1])
         write(outcomes, Path(out), Environment(seed, quick, time.perf_counter() - started))
     return outcomes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from scipy import linalg, stats
@@ -441,8 +442,7 @@ def proportional_predictor(run: Run) -> float:
     gaps = []
     for layers in (1, 2):
         exact, theory = (
-            extrapolate(lambda width, e=e, layers=layers: moments(width, layers, e), 200)
-            for e in (True, False)
+            extrapolate(partial(moments, layers=layers, exact=each), 200) for each in (True, False)
         )
         gaps.append(relative_error(exact, theory))
     return max(gaps)
