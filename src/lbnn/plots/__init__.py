@@ -3,8 +3,8 @@
 Every function draws on the axes `ax` if they are given, and else on those of a new figure, and returns them.
 
 Needs matplotlib, the extra `plots`. One file for each subject: `scale`, `band`, `bands`, `matrices`,
-`learning`, `theories`, `fitted`; `_style` is shared; `page` is the document of reports. Imports the objects it draws; computes nothing of its
-own.
+`learning`, `theories`, `fitted`; `_style` is shared; `page` is the document of reports. Imports the objects
+it draws; computes nothing of its own.
 """
 
 from lbnn.plots._style import COLOURS
