@@ -55,7 +55,7 @@ REGIMES = {
         "proportional", "n_1 = n_2 = 2p", lambda n: Sizes(n // 2, 3, (n, n)), (40, 80, 160, 320), beta=4.0
     ),
     "proportional, n_d = √n": Regime(
-        "proportional", "n_1 = 2p", lambda n: Sizes(n // 2, round(math.sqrt(n)), (n,)), (36, 64, 144, 256)
+        "proportional", "n_1 = 2p", lambda n: Sizes(n // 2, round(math.sqrt(n)), (n,)), (32, 64, 128, 256)
     ),
     "many outputs": Regime(
         "many outputs", "n_1 = 2 n_d", lambda n: Sizes(4, n // 2, (n,)), (20, 40, 80, 160), "kernel"

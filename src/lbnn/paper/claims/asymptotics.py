@@ -265,10 +265,10 @@ def convergence(run: Run) -> float:
     equation="§V-C",
     latex=r"n_d = n^{1/2}: \quad \|\langle K \rangle - K_\ast\| / \|\langle K \rangle - G_{xx}\| \sim n_d/n",
     statement=(
-        "The saddle point holds beyond n_d² ~ n^(1/3), where corrections to it cannot be excluded in general: "
-        "at n_d = n^(1/2) its error still falls, as n_d/n."
+        "The saddle point holds beyond n_d² ~ n^(1/3), where corrections to it cannot be excluded in "
+        "general: at n_d = n^(1/2) its error still falls, as n_d/n."
     ),
-    route="exact kernels at n = 64, 144, 256 and 400 with p = n/2; slope of the log error; distance from −1/2",
+    route="exact kernels at n = 64, 144, 256, 400 with p = n/2; slope of the log error; distance from −1/2",
     tolerance=0.2,
     tolerance_reason=(
         "the standard error of the slope, about 0.05, and terms of higher order in n_d/n, which is 1/8 at the "
