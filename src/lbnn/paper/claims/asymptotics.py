@@ -271,7 +271,7 @@ def convergence(run: Run) -> float:
     route="exact kernels at n = 64, 144, 256, 400 with p = n/2; slope of the log error; distance from −1/2",
     tolerance=0.2,
     tolerance_reason=(
-        "the standard error of the slope, about 0.05, and terms of higher order in n_d/n, which is 1/8 at the "
+        "the standard error of the slope, about 0.05, and terms of higher order in n_d/n, 1/8 at the "
         "smallest size; corrections that stay would give the distance 1/2"
     ),
 )
