@@ -6,24 +6,20 @@ import math
 
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import stats
 
 import lbnn
-from lbnn.cross_validation.cells import left_out_rows
 from lbnn.data.centring import CentredInputs, contrasts
 from lbnn.data.missing import MissingCells
 from lbnn.data.spectrum import Spectrum
 from lbnn.noise.missing import (
-    level_shares,
     partial_likelihood,
     plain_cells,
     plain_elimination,
     refilled,
-    scale_likelihood,
 )
 from lbnn.noise.noise import Noise
-from lbnn.predict.missing import CompletedProcess, ObservedProcess
-from lbnn.scale.measure import ScaleMeasure, Tails
+from lbnn.predict.missing import ObservedProcess
 from tests.views import referee
 
 
@@ -88,29 +84,6 @@ def test_elimination_is_the_dense_gaussian_of_the_observed_cells(missing, beta):
     assert own == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("inputs", [3, 40])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("centred", [False, True])
-def test_all_routes_agree_with_weights_and_levels(inputs, weighted, centred):
-    X, Y, observed = table(20, 3, inputs, 15)
-    weights = np.random.default_rng(1).gamma(2.0, size=20) if weighted else None
-    scale, noise = scale_of(3), 0.3
-    spectrum, cells = cells_of(X, Y, observed, weights, centred=centred)
-    eliminated = partial_likelihood(spectrum, cells, noise)
-    rows = cells.rows(spectrum)
-    assert len(rows.targets) <= min(cells.examples, 3 * spectrum.rank)
-    plain, bound = plain_cells(spectrum, cells, noise).log_value(scale)
-    assert value_at(eliminated, scale) == pytest.approx(plain, abs=max(bound, 1e-8))
-    other, more = plain_elimination(spectrum, cells, noise).log_value(scale)
-    assert other == pytest.approx(plain, abs=max(bound + more, 1e-8))
-    by_rows = scale_likelihood(spectrum, cells, noise)
-    assert value_at(by_rows, scale) == pytest.approx(plain, abs=max(bound, 1e-8))
-    if not centred:
-        assert plain == pytest.approx(dense(X, Y, observed, scale, noise, weights), abs=1e-7)
-    other, more = cells_of(X, Y, observed, weights, fill=-20.0, centred=centred)
-    assert value_at(partial_likelihood(other, more, noise), scale) == pytest.approx(plain, abs=1e-6)
-
-
 def test_scales_of_several_blocks_have_the_values_of_each_alone():
     """Blocks of eliminations share their memory."""
     X, Y, observed = table(60, 6, 8, 120)
@@ -130,100 +103,6 @@ def test_scales_of_several_blocks_have_the_values_of_each_alone():
         assert np.allclose(gradients[number], alone, rtol=0, atol=1e-10 * np.abs(alone).max())
 
 
-def test_gradient_of_elimination_is_the_derivative():
-    X, Y, observed = table(12, 3, 8, 9)
-    spectrum, cells = cells_of(X, Y, observed)
-    likelihood, scale = partial_likelihood(spectrum, cells, 0.3), scale_of(3) + np.eye(3)
-    values, vectors = np.linalg.eigh(scale)
-    own, gradient = likelihood.value_and_gradient(values[None], vectors[None])
-    assert own[0] + likelihood.log_constant == pytest.approx(value_at(likelihood, scale), rel=1e-12)
-    change = np.random.default_rng(3).normal(size=(3, 3))
-    change += change.T
-    ahead, behind = (value_at(likelihood, scale + step * change) for step in (1e-5, -1e-5))
-    assert float((gradient[0] * change).sum()) == pytest.approx((ahead - behind) / 2e-5, rel=1e-6)
-
-
-@pytest.mark.parametrize("centred", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_both_processes_predict_the_same(centred, weighted):
-    X, Y, observed = table(14, 3, 5, 12)
-    weights = np.random.default_rng(1).gamma(2.0, size=14) if weighted else None
-    spectrum, cells = cells_of(X, Y, observed, weights, centred=centred)
-    spectrum, cells = refilled(spectrum, cells, Noise.independent(0.3))
-    scales = np.stack([scale_of(3, seed) for seed in range(3)])
-    level = 0.3 / cells.weights.sum() if centred else 0.0
-    likelihood = partial_likelihood(spectrum, cells, 0.3)
-    one = CompletedProcess(likelihood, level_shares(cells), cells.level, level, scales)
-    other = ObservedProcess.of(cells, cells.rows(spectrum), cells.features(spectrum), 0.3, scales)
-    rng = np.random.default_rng(5)
-    points, rest = rng.normal(size=(4, spectrum.rank)), rng.normal(size=(4, 2))
-    np.testing.assert_allclose(one.means(points), other.means(points), atol=1e-8)
-    gram = rest @ rest.T
-    np.testing.assert_allclose(
-        one.at_points(points, np.diagonal(gram)), other.at_points(points, np.diagonal(gram)), atol=1e-8
-    )
-    for number in range(3):
-        joint = one.joint(points, gram, number)
-        np.testing.assert_allclose(joint, other.joint(points, gram, number), atol=1e-8)
-        blocks = joint.reshape(4, 3, 4, 3)[np.arange(4), :, np.arange(4)]
-        np.testing.assert_allclose(blocks, one.at_points(points, np.diagonal(gram))[number], atol=1e-8)
-
-
-@pytest.mark.parametrize("inputs", [3, 30])
-def test_predictions_are_those_of_dense_gaussians(inputs):
-    X, Y, observed = table(15, 2, inputs, 6)
-    X_test = np.random.default_rng(9).normal(size=(3, inputs))
-    post = lbnn.Network((5,)).condition(X, np.where(observed, Y, np.nan), 4.0, observed=observed)
-    assert isinstance(post._table_process[0], ObservedProcess)
-    assert post.diagnostics.ok
-    a, j = np.nonzero(observed)
-    points, which = np.divmod(np.arange(6), 2)
-    own, cross, test = X @ X.T / inputs, X_test @ X.T / inputs, X_test @ X_test.T / inputs
-    pred = post.predict(X_test).with_noise()
-    means, covariances = [], []
-    for scale in pred.parts[0].scales:
-        C = own[np.ix_(a, a)] * scale[np.ix_(j, j)] + np.eye(len(a)) / 4
-        k = cross[np.ix_(points, a)] * scale[np.ix_(which, j)]
-        means.append(k @ np.linalg.solve(C, Y[a, j]))
-        prior = test[np.ix_(points, points)] * scale[np.ix_(which, which)]
-        covariances.append(prior - k @ np.linalg.solve(C, k.T) + np.eye(6) / 4)
-    means, covariances = np.array(means), np.array(covariances)
-    mean = pred.parts[0].weights @ means
-    np.testing.assert_allclose(pred.mean, mean.reshape(3, 2), atol=1e-8)
-    total = np.tensordot(pred.parts[0].weights, covariances, axes=1)
-    total += (pred.parts[0].weights[:, None] * (means - mean)).T @ (means - mean)
-    np.testing.assert_allclose(pred.covariance.reshape(6, 6), total, atol=1e-8)
-    np.testing.assert_allclose(pred.variance.ravel(), np.diagonal(total), atol=1e-8)
-    values = np.random.default_rng(4).normal(size=(3, 2))
-    terms = [
-        stats.multivariate_normal(m, c).logpdf(values.ravel())
-        for m, c in zip(means, covariances, strict=True)
-    ]
-    assert pred.log_density(values) == pytest.approx(
-        special.logsumexp(terms, b=pred.parts[0].weights), abs=1e-7
-    )
-    told = pred.given(np.where(which.reshape(3, 2) == 0, values, np.nan))
-    np.testing.assert_array_equal(told.mean[:, 0], values[:, 0])
-
-
-def test_evidence_and_scale_are_those_of_prior_draws():
-    X, Y, observed = table(7, 2, 3, 4)
-    post = lbnn.Network((4,)).condition(X, Y, 2.0, observed=observed)
-    a, j = np.nonzero(observed)
-    views = np.zeros((len(a), 2, 3))
-    views[np.arange(len(a)), j] = X[a]
-    value, error, mean, size = referee.evidence_by_prior_draws(
-        views, Y[a, j], (4,), 0.5, 60_000, np.random.default_rng(8)
-    )
-    assert size > 500
-    assert post.diagnostics.ok
-    assert post.log_evidence == pytest.approx(value, abs=4.5 * math.hypot(error, post.log_evidence_error))
-    np.testing.assert_allclose(post.scale.mean, mean, atol=0.3 * np.abs(mean).max())
-    tasks = lbnn.Network((4,)).condition_views(lbnn.views.tasks(X[a], j), Y[a, j], 2.0)
-    joint = math.hypot(tasks.log_evidence_error, post.log_evidence_error)
-    assert tasks.log_evidence == pytest.approx(post.log_evidence, abs=4.5 * joint)
-
-
 @pytest.mark.parametrize("widths", [(6,), ()])
 def test_weights_have_the_moments_of_the_predictions(widths):
     X, Y, observed = table(10, 2, 3, 5)
@@ -240,19 +119,13 @@ def test_weights_have_the_moments_of_the_predictions(widths):
     np.testing.assert_allclose(functions.var(axis=0), pred.variance, rtol=0.25)
 
 
-def test_large_tables_with_few_missing_cells_are_completed():
-    """The way that is cheaper for them predicts what the other one does, at the same draws."""
-    X, Y, observed = table(60, 4, 80, 5)
-    post = lbnn.Network((30,)).condition(X, Y, 1.0, observed=observed, target_error=0.2)
-    assert isinstance(post._table_process[0], CompletedProcess)
-    assert post.diagnostics.ok
-    process, weights, _ = post._table_process
-    cells, points = post.missing, post.spectrum.project(X[:3]).explained
-    other = ObservedProcess.of(
-        cells, cells.rows(post.spectrum), cells.features(post.spectrum), 1.0, process.scales[:5]
-    )
-    np.testing.assert_allclose(process.means(points)[:5], other.means(points), atol=1e-7)
-    assert weights.sum() == pytest.approx(1.0)
+def test_a_table_is_several_tasks():
+    X, Y, observed = table(7, 2, 3, 4)
+    a, j = np.nonzero(observed)
+    post = lbnn.Network((4,)).condition(X, Y, 2.0, observed=observed)
+    tasks = lbnn.Network((4,)).condition_views(lbnn.views.tasks(X[a], j), Y[a, j], 2.0)
+    joint = math.hypot(tasks.log_evidence_error, post.log_evidence_error)
+    assert tasks.log_evidence == pytest.approx(post.log_evidence, abs=4.5 * joint)
 
 
 # ---------------------------------------------------------------- the estimator
@@ -381,15 +254,6 @@ def test_estimator_refuses_what_does_not_go_with_missing_targets():
         estimator().fit(X, partial)
 
 
-def test_a_saved_posterior_keeps_its_missing_cells(tmp_path):
-    X, Y, observed = table(10, 2, 3, 5)
-    post = lbnn.Network((5,)).condition(X, Y, 2.0, observed=observed)
-    post.save(tmp_path / "posterior.lbnn")
-    again = lbnn.Posterior.load(tmp_path / "posterior.lbnn")
-    np.testing.assert_array_equal(again.predict(X[:2]).mean, post.predict(X[:2]).mean)
-    assert again.missing.count == 5
-
-
 def test_a_mask_of_all_is_no_mask():
     X, Y, _ = table(10, 2, 3, 0)
     one = lbnn.Network((5,)).condition(X, Y, 2.0, observed=np.ones((10, 2), bool))
@@ -462,29 +326,6 @@ def test_left_out_rows_are_those_of_refits(weighted):
         np.testing.assert_allclose(np.sqrt(scores.variance[row, here]), deviation, rtol=0.15)
         noisy = stats.multivariate_normal(mean, covariance + 0.5 / size * np.eye(here.sum()))
         assert scores.log_density[row] == pytest.approx(noisy.logpdf(Y[row, here]), abs=0.25)
-
-
-def test_left_out_rows_with_levels_are_dense_conditionals():
-    """At one scale, by the dense precision of contrasts."""
-    X, Y, observed = table(10, 2, 3, 5)
-    spectrum, cells = cells_of(X, Y, observed, centred=True)
-    scale, noise = scale_of(2), 0.3
-    measure = ScaleMeasure(scale[None], np.ones(1), False, Tails(True, 0.0, 5), None, None)
-    scores = left_out_rows(spectrum, cells, noise, measure, ())
-    a, j = np.nonzero(observed)
-    centred = X - X.mean(axis=0)
-    far = 1e4  # a level of wide prior, in the place of a flat one
-    covariance = (centred @ centred.T / 3)[np.ix_(a, a)] * scale[np.ix_(j, j)] + noise * np.eye(len(a))
-    covariance += far * (j[:, None] == j)
-    for row in range(10):
-        here, rest = np.flatnonzero(a == row), np.flatnonzero(a != row)
-        gain = covariance[np.ix_(here, rest)] @ np.linalg.inv(covariance[np.ix_(rest, rest)])
-        mean = gain @ cells.targets[a, j][rest]
-        own = covariance[np.ix_(here, here)] - gain @ covariance[np.ix_(rest, here)]
-        np.testing.assert_allclose(scores.mean[row, j[here]], mean, atol=1e-3)
-        np.testing.assert_allclose(scores.variance[row, j[here]], np.diagonal(own), rtol=1e-3)
-        expected = stats.multivariate_normal(mean, own).logpdf(cells.targets[a, j][here])
-        assert scores.log_density[row] == pytest.approx(expected, abs=1e-3)
 
 
 def test_correlated_residuals_are_told():
