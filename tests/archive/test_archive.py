@@ -199,7 +199,7 @@ def test_nothing_is_stored_that_follows(name: str) -> None:
         assert stored == len(law.answer.points) * (law.target.dimension + 2) + law.target.rotation.size
     else:
         factors = sum(factor.size for factor in law.all_factors)
-        scales = posterior.scale.scales.size if "draws.scales" in arrays else 0
+        scales = posterior.scale.scales.size if "scale.scales" in arrays else 0
         assert stored == factors + scales + 2 * len(law.weights)
         assert (name == "deficient") == bool(scales)
 
@@ -241,28 +241,32 @@ def _set(value: Any, *keys: str) -> Callable[[Any, Any], None]:
     return spoil
 
 
+def _changed(name: str, change: Callable[[Any], Any]) -> Callable[[Any, Any], None]:
+    return lambda header, arrays: arrays.update({name: change(arrays[name])})
+
+
 SPOILED = {
-    "no widths": _without("widths"),
+    "no widths": _without("prior", "widths"),
     "no scale": _without("scale"),
     "no tails": _without("scale", "tails"),
-    "widths of text": _set("wide", "widths"),
-    "width zero": _set([0, 3], "widths"),
-    "other depth": _set([7], "widths"),
-    "negative noise": _set(-1.0, "noise"),
+    "widths of text": _set("wide", "prior", "widths"),
+    "width zero": _set([0, 3], "prior", "widths"),
+    "other depth": _set([7], "prior", "widths"),
+    "negative noise": _set(-1.0, "noise", "variance"),
     "noise of nothing": _set(None, "noise"),
     "other law": _set("magic", "scale", "law"),
-    "other basis": _set("magic", "spectrum", "basis", "kind"),
-    "other outputs": _set(3, "outputs"),
+    "other basis": _set("magic", "spectrum", "basis", "class"),
+    "other outputs": _set(3, "prior", "outputs"),
     "unknown diagnostics": _set({"messages": [], "x": 1}, "diagnostics"),
-    "unknown effort": _set({"x": 1}, "scale", "effort"),
-    "no draws": lambda header, arrays: arrays.pop("draws.points"),
-    "fewer draws": lambda header, arrays: arrays.update({"draws.points": arrays["draws.points"][1:]}),
-    "fewer groups": lambda header, arrays: arrays.update({"draws.groups": arrays["draws.groups"][1:]}),
-    "small rotation": lambda header, arrays: arrays.update({"draws.rotation": np.eye(1)}),
-    "fewer targets": lambda header, arrays: arrays.update(targets=arrays["targets"][1:]),
-    "flat targets": lambda header, arrays: arrays.update(targets=arrays["targets"].ravel()),
-    "integers": lambda header, arrays: arrays.update(targets=arrays["targets"].astype(int)),
-    "fewer inputs": lambda header, arrays: arrays.update(inputs=arrays["inputs"][1:]),
+    "unknown effort": _set({"x": 1}, "scale", "options"),
+    "no draws": lambda header, arrays: arrays.pop("scale.points"),
+    "fewer draws": _changed("scale.points", lambda array: array[1:]),
+    "fewer groups": _changed("scale.groups", lambda array: array[1:]),
+    "small rotation": lambda header, arrays: arrays.update({"scale.rotation": np.eye(1)}),
+    "fewer targets": _changed("spectrum.targets", lambda array: array[1:]),
+    "flat targets": _changed("spectrum.targets", np.ravel),
+    "integers": _changed("spectrum.targets", lambda array: array.astype(int)),
+    "fewer inputs": _changed("spectrum.basis.directions.inputs", lambda array: array[1:]),
 }
 
 
@@ -278,7 +282,7 @@ def test_content_that_is_no_posterior(name: str) -> None:
 def test_quadrature_must_find_the_stored_evidence() -> None:
     header, arrays = made("quadrature")._packed()
     with pytest.raises(ValueError, match="evidence"):
-        lbnn.Posterior._unpacked(header | {"log_evidence": header["log_evidence"] + 0.1}, arrays)
+        lbnn.Posterior._unpacked(header | {"evidence": [header["evidence"][0] + 0.1, 0.0]}, arrays)
 
 
 # ---------------------------------------------------------------- the container
@@ -339,7 +343,7 @@ def test_numpy_opens_it(path: Path) -> None:
     with np.load(path, allow_pickle=False) as file:
         np.testing.assert_array_equal(file["a"], ARRAYS["a"])
         manifest = json.loads(file["header.json"])
-    assert (manifest["format"], manifest["version"], manifest["kind"]) == ("lbnn archive", 4, "test")
+    assert (manifest["format"], manifest["version"], manifest["kind"]) == ("lbnn archive", 5, "test")
     assert manifest["lbnn"] == lbnn.__version__
     assert manifest["content"] == CONTENT
 
@@ -471,9 +475,9 @@ def test_foreign_files(path: Path) -> None:
 
 def test_newer_versions(path: Path) -> None:
     def newer(manifest: dict[str, Any]) -> None:
-        manifest.update(version=5, lbnn="9.1", added={"later": 1})
+        manifest.update(version=6, lbnn="9.1", added={"later": 1})
 
-    refused(path, forged(unzipped(path), newer), r"format version 5 .* reads 4; .* by lbnn '9\.1'")
+    refused(path, forged(unzipped(path), newer), r"format version 6 .* reads 5; .* by lbnn '9\.1'")
     path.unlink()
     archive.write(path, "test", CONTENT, ARRAYS)
     for version in ("4", 3, 2, 0, -1, True, 1.0, None, [2]):

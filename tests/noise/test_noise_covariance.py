@@ -9,7 +9,8 @@ import pytest
 from scipy import special
 
 import lbnn
-from lbnn.noise.noise import Noise
+
+SKEW = np.array([[1.0, 0.3], [0.3, 2.0]])
 
 
 def test_one_output_has_the_evidence_of_its_noise_variance():
@@ -106,6 +107,7 @@ def test_an_outlying_row_of_steep_columns_is_that_of_draws_of_the_prior():
 
 
 def test_damaged_axes_are_refused():
-    arrays = {"noise.deviations": np.ones(2), "noise.axes": np.ones((2, 2))}
+    post = lbnn.Network(()).condition(np.eye(3), np.eye(3)[:, :2], noise="free", noise_covariance=SKEW)
+    header, arrays = post._packed()
     with pytest.raises(ValueError, match="orthonormal"):
-        Noise.unpacked({"kind": "free", "variance": 1.0, "coupling": 0.0}, arrays)
+        lbnn.Posterior._unpacked(header, arrays | {"noise.axes": np.ones((2, 2))})

@@ -1,13 +1,12 @@
 """Results in files that execute nothing: plain arrays and a header.
 
-`container` is the file, `packing` takes the parts of a posterior (prior, data, noise, inference) apart and
-puts them together; `Posterior.save` and `Posterior.load` use both. Imports `engines` and what stands before
-it.
+`container` is the file, `schema` takes dataclasses apart and puts them together, `packing` posteriors (prior,
+data, noise, inference); `Posterior.save` and `Posterior.load` use them. Imports `engines` and what stands
+before it.
 """
 
 from lbnn.archive.container import read, write
 from lbnn.archive.packing import (
-    Packed,
     pack,
     pack_signal_noise,
     pack_views,
@@ -15,6 +14,7 @@ from lbnn.archive.packing import (
     unpack_signal_noise,
     unpack_views,
 )
+from lbnn.archive.schema import Packed
 
 __all__ = [
     "Packed",

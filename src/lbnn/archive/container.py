@@ -25,7 +25,7 @@ from lbnn._base.files import bytes_writer, write_atomically
 AnyArray = NDArray[Any]
 
 FORMAT = "lbnn archive"
-VERSION = 4
+VERSION = 5
 _HEADER = "header.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever written
 _PLAIN = re.compile(r"\|[biu]1|<[iufc](2|4|8|16)")  # dtypes: booleans and numbers of the same size anywhere

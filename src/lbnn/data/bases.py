@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -128,16 +127,6 @@ class InputBasis:
         """Weights (k, n0) of the inputs in functions with coefficients (k, r) in the eigenbasis."""
         return math.sqrt(self.scale) * to_numpy(self.directions.combine(like(coefficients, self.example)))
 
-    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Numbers and arrays for a file; arrays of other libraries are stored, and come back, as NumPy."""
-        kind = "features" if self.directions.inputs is None else "inputs"
-        arrays = {"basis.columns": to_numpy(self.directions.columns)}
-        if self.training_inputs is not None:
-            arrays["inputs"] = to_numpy(self.training_inputs)
-        if self.training_coordinates is not None:
-            arrays["basis.training_coordinates"] = to_numpy(self.training_coordinates)
-        return {"kind": kind, "scale": self.scale, "dimension": self.dimension}, arrays
-
 
 @dataclass(frozen=True)
 class GramBasis:
@@ -220,37 +209,8 @@ class GramBasis:
         weights = math.sqrt(self.scale) * (coefficients / np.sqrt(self.eigenvalues)) @ self.vectors.T
         return weights if roots is None else weights * roots
 
-    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Numbers and arrays for a file; arrays of other libraries are stored, and come back, as NumPy."""
-        arrays = {"basis.vectors": to_numpy(self.vectors), "basis.eigenvalues": self.eigenvalues}
-        return {"kind": "gram", "scale": self.scale}, arrays
-
 
 Basis = InputBasis | GramBasis
-
-
-def unpack_basis(header: dict[str, Any], arrays: dict[str, Array]) -> Basis:
-    """The basis that `packed` describes; a ValueError where parts do not fit together."""
-    scale = float(header["scale"])
-    if header["kind"] == "gram":
-        return GramBasis(arrays["basis.vectors"], arrays["basis.eigenvalues"], scale)
-    inputs, dimension = arrays.get("inputs"), int(header["dimension"])
-    columns, coordinates = arrays["basis.columns"], arrays.get("basis.training_coordinates")
-    by_inputs = header["kind"] == "inputs"
-    _require_consistent(by_inputs or header["kind"] == "features", f"basis of kind {header['kind']!r}")
-    rows = dimension if not by_inputs else len(arrays["inputs"])
-    _require_consistent(columns.ndim == 2 and len(columns) == rows, "inputs and directions")
-    _require_consistent(
-        coordinates is None or (inputs is not None and coordinates.shape == (len(inputs), columns.shape[1])),
-        "coordinates of the inputs",
-    )
-    directions = Directions(columns, inputs if by_inputs else None)
-    return InputBasis(directions, dimension, inputs, scale, coordinates)
-
-
-def _require_consistent(condition: bool, what: str) -> None:
-    if not condition:
-        raise ValueError(f"inconsistent: {what}")
 
 
 def given_points(

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -183,27 +182,6 @@ class Noise:
         if not self.coupling:
             return spectrum
         return with_private_inputs(spectrum, cells.targets, self.coupling, cells.centred)
-
-    # ------------------------------------------------------------------ files
-
-    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """A header for JSON and arrays, for `unpacked`."""
-        arrays = {"noise.deviations": self.deviations, "noise.axes": self.axes}
-        header = {"kind": self.kind, "variance": self.variance, "coupling": self.coupling}
-        return header, {name: array for name, array in arrays.items() if array is not None}
-
-    @classmethod
-    def unpacked(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Noise:
-        """The noise that was packed; a ValueError where that is none."""
-        variance, coupling = float(header["variance"]), float(header["coupling"])
-        deviations, axes = arrays.get("noise.deviations"), arrays.get("noise.axes")
-        if not (variance >= 0 and 0 <= coupling < math.inf):
-            raise ValueError(f"a noise variance must not be negative, got {variance} and {coupling}")
-        if deviations is not None and not (deviations.ndim == 1 and (deviations > 0).all()):
-            raise ValueError(f"deviations of the noise must be positive, got {deviations}")
-        if axes is not None and not np.allclose(axes.T @ axes, np.eye(len(axes))):
-            raise ValueError(f"axes of the noise must be orthonormal, got an array of shape {axes.shape}")
-        return cls(str(header["kind"]), variance, coupling, deviations, axes)
 
 
 def image(measure: ScaleMeasure, matrix: Array, depth: int) -> ScaleMeasure:
