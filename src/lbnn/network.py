@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -32,6 +33,7 @@ from lbnn.predict.predictive import Predictive
 from lbnn.predict.process import Process
 from lbnn.scale.draws import Draws
 from lbnn.scale.prior import ScalePrior
+from lbnn.sums.condition import by_chains, conditioned, spectrum_block
 from lbnn.views.posterior import ViewPosterior
 
 #: What `seed` may be.
@@ -229,7 +231,9 @@ class Network:
 
         Returns
         -------
-        Posterior, or FreeNoisePosterior with noise_network
+        Posterior, or FreeNoisePosterior with noise_network, or SumPosterior where at least 400 observed cells of
+            a table with missing ones are behind a layer of at most eight units, fewer than outputs
+            (noise="independent", no weights): see `condition_sum`, whose moves take such tables
 
         Examples
         --------
@@ -255,14 +259,10 @@ class Network:
         options = _options(engine, target_error, seed)
         _require_covariance_of_free(noise, noise_covariance, noise_network)
         if observed is not None:
-            if noise not in ("independent", "coupled"):
-                raise ValueError(
-                    "missing targets are for noise='independent' or 'coupled', got "
-                    f"noise={noise!r}: LBNNRegressor also has a noise variance for each output"
-                )
-            table, mask = checked_table(Y, observed)
+            table, mask = _observed_table(Y, observed, noise)
             if mask is not None:
-                return _partial_posterior(self, X, table, mask, beta, weights, noise, options)
+                make = partial(Spectrum.from_inputs, X, weights=weights)
+                return _partial_posterior(self, make, table, mask, beta, noise, options)
         spectrum = Spectrum.from_inputs(X, Y, weights=weights)
         return self._conditioned(spectrum, beta, noise, noise_covariance, noise_network, options)
 
@@ -272,6 +272,7 @@ class Network:
         Y: ArrayLike,
         beta: float | ArrayLike | None = None,
         *,
+        observed: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         noise: str = "independent",
         noise_covariance: ArrayLike | None = None,
@@ -280,9 +281,15 @@ class Network:
         target_error: float = TARGET_ERROR,
         seed: Seed = 0,
     ) -> Posterior:
-        """Condition on any positive semi-definite kernel matrix (p, p) instead of G_xx."""
-        spectrum = Spectrum.from_gram(gram, Y, weights=weights)
+        """Condition on any positive semi-definite kernel matrix (p, p) instead of G_xx; `observed` as before."""
         options = _options(engine, target_error, seed)
+        if observed is not None:
+            _require_covariance_of_free(noise, noise_covariance, noise_network)
+            table, mask = _observed_table(Y, observed, noise)
+            if mask is not None:
+                make = partial(Spectrum.from_gram, gram, weights=weights)
+                return _partial_posterior(self, make, table, mask, beta, noise, options, kernels=True)
+        spectrum = Spectrum.from_gram(gram, Y, weights=weights)
         return self._conditioned(spectrum, beta, noise, noise_covariance, noise_network, options)
 
     def _conditioned(
@@ -417,6 +424,16 @@ def _require_covariance_of_free(noise: str, covariance: Any, network: Network | 
         )
 
 
+def _observed_table(Y: ArrayLike, observed: ArrayLike, noise: str) -> tuple[Array, Mask | None]:
+    """Targets (p, n_d) and which of them were observed; None for the mask where all were."""
+    if noise not in ("independent", "coupled"):
+        raise ValueError(
+            "missing targets are for noise='independent' or 'coupled', got "
+            f"noise={noise!r}: LBNNRegressor also has a noise variance for each output"
+        )
+    return checked_table(Y, observed)
+
+
 def condition_with(
     network: Network, spectrum: Spectrum, noise: Noise, options: InferenceOptions
 ) -> Posterior:
@@ -444,23 +461,34 @@ def posterior_with(
 
 def _partial_posterior(
     network: Network,
-    X: ArrayLike,
+    make: Callable[[Array], Spectrum],
     table: Array,
     observed: Mask,
     beta: float | ArrayLike | None,
-    weights: ArrayLike | None,
     kind: str,
     options: InferenceOptions,
+    *,
+    kernels: bool = False,
 ) -> Posterior:
-    """The posterior given the cells of a table (p, n_d) that are observed; answers that are not ok warn."""
+    """The posterior given the cells of a table (p, n_d) that are observed; answers that are not ok warn.
+
+    `make` decomposes inputs or kernel together with a filled table.
+    """
     filled = np.where(observed, table, 0.0)
     filled = np.where(observed, table, filled.sum(axis=0) / observed.sum(axis=0))
-    spectrum = Spectrum.from_inputs(X, filled, weights=weights)
-    own = np.ones(len(table)) if spectrum.weights is None else spectrum.weights
-    cells = MissingCells(observed, np.sqrt(own)[:, None] * filled, own, centred=False)
+    spectrum = make(filled)
     data, prior = spectrum.scaled(network.prior_variances[0]), network.scale_prior(spectrum.outputs)
     noise = make_noise(kind, beta, data)
+    own = np.ones(len(table)) if spectrum.weights is None else spectrum.weights
+    cells = MissingCells(observed, np.sqrt(own)[:, None] * filled, own, centred=False)
     noise.require_table(prior, cells)
+    plain = kind == "independent" and options.engine == "auto" and spectrum.weights is None
+    if plain and spectrum.rank and by_chains(network.widths, observed):
+        known = np.full(spectrum.outputs, noise.variance)
+        block = spectrum_block(network.widths, math.prod(network.prior_variances), spectrum)
+        error, seed = options.target_error, options.seed
+        found = conditioned((block,), (spectrum,), kernels, filled, observed, known, False, error, seed)
+        return cast(Posterior, found)  # as with noise_network
     posterior = table_posterior(prior, data, noise, cells, options)
     warn_of(posterior.diagnostics.messages)
     return posterior

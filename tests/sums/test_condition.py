@@ -9,6 +9,8 @@ import pytest
 
 import lbnn
 from benchmarks.silent_errors import sums as family
+from benchmarks.silent_errors.free_noise import problem_of as two_phases
+from lbnn.sums import effort
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 4))
@@ -78,6 +80,14 @@ def test_a_kernel_and_its_inputs_are_the_same_block(post):
     np.testing.assert_allclose(ours.variance, theirs.variance, rtol=0.4)
 
 
+def test_scale_is_that_of_condition():
+    """E L of complete outputs, within five errors of draws that are correlated over some ten sweeps."""
+    exact, post = NET.condition(X, Y, 4.0), lbnn.condition_sum([NET], [X], Y, 0.25, target_error=0.1)
+    draws = np.einsum("mik,mjk->mij", post.scale.factor, post.scale.factor)
+    error = 5 * draws.std(axis=0) * math.sqrt(10 / len(draws))
+    np.testing.assert_array_less(np.abs(post.scale.mean - exact.scale.mean), error)
+
+
 def test_new_points_at_rows_of_the_table_are_its_cells():
     """Of a block on inputs; what is left of the kernel is rounding."""
     post = lbnn.condition_sum([NET], [X], Y, 0.25, observed=OBSERVED)
@@ -108,7 +118,7 @@ def test_shares_scales_and_imputations(post):
     ends = post.share_interval(0.9)
     assert ends.shape == (2, 3, 2)
     assert ((ends[..., 0] < post.share_mean) & (post.share_mean < ends[..., 1])).all()
-    assert [each.shape[1:] for each in post.scales] == [(3, 2), (3, 1)]
+    assert [each.factor.shape[1:] for each in post.scales] == [(3, 2), (3, 1)]
     assert post.noise_mean.shape == (3,)
     filled, deviation = post.impute(return_std=True)
     np.testing.assert_array_equal(filled[OBSERVED], Y[OBSERVED])
@@ -155,6 +165,49 @@ def test_what_is_refused(change, message):
     arguments = {"networks": [NET, NET], "blocks": [X, None], "Y": Y, "observed": OBSERVED} | change
     with pytest.raises((ValueError, TypeError), match=message):
         lbnn.condition_sum(**arguments)
+
+
+def test_large_tables_with_missing_cells_go_this_way():
+    """`condition` and `condition_gram` with `observed`, behind a layer narrower than the outputs."""
+    rng = np.random.default_rng(1)
+    inputs = rng.normal(size=(90, 5))
+    table = inputs @ rng.normal(size=(5, 1)) @ rng.normal(size=(1, 7)) + rng.normal(size=(90, 7))
+    observed = rng.random((90, 7)) < 0.8
+    observed[:, 0] |= ~observed.any(axis=1)
+    network = lbnn.Network((1,), (0.5, 2.0))
+    one = network.condition(inputs, table, 1.0, observed=observed, target_error=0.5)
+    other = network.condition_gram(inputs @ inputs.T / 5, table, 1.0, observed=observed, target_error=0.5)
+    sums = lbnn.condition_sum([network], [inputs], table, 1.0, observed=observed)
+    assert one.log_evidence == pytest.approx(sums.log_evidence)
+    for post in (one, other):
+        assert isinstance(post, lbnn.SumPosterior)
+        assert post.diagnostics.ok
+    assert abs(one.log_evidence - other.log_evidence) < 4 * math.hypot(
+        one.log_evidence_error, other.log_evidence_error
+    )
+    new = rng.normal(size=(2, 5))
+    ours, theirs = one.predict(new), other.predict(new @ inputs.T / 5, new @ new.T / 5)
+    np.testing.assert_allclose(ours.mean, theirs.mean, atol=0.2 * ours.standard_deviation.max())
+
+
+def test_gram_and_inputs_agree_for_small_tables():
+    one = NET.condition(X, Y, 4.0, observed=OBSERVED)
+    other = NET.condition_gram(X @ X.T / 4, Y, 4.0, observed=OBSERVED)
+    assert isinstance(other, lbnn.Posterior)
+    assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-6)
+
+
+def test_missed_phase_is_not_ok(monkeypatch):
+    """The path stays in the collapsed phase; a second start is in the other one. One round of paths."""
+    monkeypatch.setattr(effort, "WORK", 0.0)
+    problem = two_phases(0, 5)
+    beta = 1 / problem.covariance[0, 0]
+    network = lbnn.Network(problem.widths, problem.variances)
+    exact = network.condition(problem.X, problem.Y, beta)
+    with pytest.warns(lbnn.AccuracyWarning, match="several phases"):
+        post = lbnn.condition_sum([network], [problem.X], problem.Y, beta=beta)
+    assert abs(post.log_evidence - exact.log_evidence) > 5 * post.log_evidence_error
+    assert not post.diagnostics.ok
 
 
 def test_predictions_need_blocks_that_fit(post):

@@ -26,6 +26,9 @@ TARGET_ERROR = 0.5
 #: Columns of all narrowest layers together, beyond which arrays of K² numbers for every row and particle, and
 #: the moves of matrices (K, K), take minutes.
 _MOST_COLUMNS = 64
+#: Units of the narrowest layer, and observed cells, from which `Network.condition` takes a table with missing
+#: cells this way.
+_MOST_NARROW, _FEWEST_CELLS = 8, 400
 _IDENTITY = 1e-12  # relative size of entries off the diagonal, and of its differences, that are rounding
 
 
@@ -254,3 +257,9 @@ def spectrum_block(widths: Sequence[int], variance: float, spectrum: Spectrum) -
     if len(values) == p and np.ptp(values) <= _IDENTITY * values.max():
         return Block.of(widths, variance, values, None, p)
     return Block.of(widths, variance, values, example_vectors(spectrum), p)
+
+
+def by_chains(widths: Sequence[int], observed: Mask) -> bool:
+    """Whether a table with missing cells goes this way: narrow, and too large for the other engines."""
+    cells, outputs = int(observed.sum()), observed.shape[1]
+    return min(widths, default=outputs) < min(outputs, _MOST_NARROW + 1) and cells >= _FEWEST_CELLS

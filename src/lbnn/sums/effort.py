@@ -21,7 +21,10 @@ WORK = 1.2e12
 #: tables get more parents, whose sweeps are then nearly free.
 _FREE = 4e6
 _MOST_PARENTS = 16
+_CALLS = 3e7  # operations in the time of NumPy's calls in one sweep (1.5 ms)
+_MOST_NUMBERS = 3e7  # that the states at one power may hold (240 MB)
 _SHORTEST = 8  # sweeps at each power in the first round
+_ROUNDS = 4  # after which an accurate answer that a check contradicts is given as it is
 _STEPS = 12  # of conjugate gradients, as measured
 #: Probability with which a right answer is called different by one of the two checks.
 _FALSE_ALARM = 0.005
@@ -44,17 +47,22 @@ def sample(table: Table, blocks: Sequence[Block], target_error: float, seed: int
     rng = np.random.default_rng(seed)
     each = operations(table, blocks)
     parents = int(np.clip(_FREE / (GROUPS * each), 1, _MOST_PARENTS))
-    length, spent = _SHORTEST, 0.0
+    cost = GROUPS * parents * each + _CALLS  # of one sweep of all particles
+    longest = _MOST_NUMBERS / (GROUPS * parents * numbers(table, blocks))
+    length, spent, rounds = _SHORTEST, 0.0, 0
     while True:
+        rounds += 1
         path = follow(table, blocks, parents, length, rng)
         other = posterior_stage(
             table, blocks, fitted_start(table, blocks, GROUPS * parents, rng), length, parents, rng
         )
-        spent += each * GROUPS * parents * length * (2 * len(path.powers) + 1)
+        sweeps = 2 * len(path.powers) + 3  # of the path both ways, and of the other start
+        spent += cost * length * sweeps
         found = judged(table, path, other, target_error)
         more = max(2.0, min(8.0, 1.2 * (found.log_evidence_error / target_error) ** 2))
-        cost = each * GROUPS * parents * length * more * (2 * len(path.powers) + 1)
-        if found.diagnostics.ok or spent + cost > WORK:
+        settled = rounds >= _ROUNDS and found.log_evidence_error <= target_error
+        beyond = spent + cost * length * more * sweeps > WORK or length * more > longest
+        if found.diagnostics.ok or settled or beyond:
             return found
         length = math.ceil(length * more)
 
@@ -64,6 +72,12 @@ def operations(table: Table, blocks: Sequence[Block]) -> float:
     (p, outputs), columns = table.targets.shape, sum(block.columns for block in blocks)
     dense = sum(4.0 * p * b.rank * b.columns * _STEPS for b in blocks if b.root is not None)
     return dense + 2.0 * p * outputs * columns * (columns + 3) + 60.0 * (p + outputs) * columns**3
+
+
+def numbers(table: Table, blocks: Sequence[Block]) -> int:
+    """Numbers that a path keeps of one state."""
+    outputs, columns = table.targets.shape[1], sum(block.columns for block in blocks)
+    return 2 * outputs * columns + sum(b.columns * (b.rank + b.columns * len(b.degrees)) for b in blocks)
 
 
 def judged(table: Table, path: Path, other: Stage, target_error: float) -> Sampled:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -193,6 +193,29 @@ class SumPredictive:
 
 
 @dataclass(frozen=True, repr=False)
+class ScaleDraws:
+    """Equally weighted draws of the scale L = F Fᵀ of one network.
+
+    Attributes
+    ----------
+    factor : (m, n_d, k)
+        F.
+    """
+
+    factor: Array
+
+    def __repr__(self) -> str:
+        """One line: the sizes."""
+        return "ScaleDraws(draws={}, outputs={}, columns={})".format(*self.factor.shape)
+
+    @property
+    def mean(self) -> Array:
+        """E L, (n_d, n_d)."""
+        columns = self.factor.transpose(1, 0, 2).reshape(self.factor.shape[1], -1)
+        return columns @ columns.T / len(self.factor)
+
+
+@dataclass(frozen=True, repr=False)
 class SumPosterior:
     """Posterior of a sum of networks given the observed cells of a table.
 
@@ -209,8 +232,10 @@ class SumPosterior:
         the mean diagonal of the kernel, over the sum of these and the noise variance.
     cells : SumPredictive
         Predictive of the table's own rows, what they share beyond a kernel included.
-    scales : tuple of (m, n_d, k)
-        Draws of a root of the scale L of every block: L = F Fᵀ.
+    scales : tuple of ScaleDraws
+        `factor` (m, n_d, k), draws of a root F of the scale of every block, all prior variances included:
+        the block has the covariance F Fᵀ G across outputs, in its kernel G; `mean` (n_d, n_d) of F Fᵀ.
+        `scale` is that of the only block.
     """
 
     blocks: tuple[Block, ...]
@@ -260,9 +285,19 @@ class SumPosterior:
         return np.moveaxis(ends, 0, -1)
 
     @property
-    def scales(self) -> tuple[Array, ...]:
-        """Draws of a root of the scale of every block, (m, n_d, k)."""
-        return tuple(factor.swapaxes(0, 1) for factor in self.draws.factors(self.blocks))
+    def scales(self) -> tuple[ScaleDraws, ...]:
+        """The scale of every block: draws of its roots, and its mean."""
+        return tuple(
+            ScaleDraws(block.scale * factor.swapaxes(0, 1))
+            for factor, block in zip(self.draws.factors(self.blocks), self.blocks, strict=True)
+        )
+
+    @property
+    def scale(self) -> ScaleDraws:
+        """That of the only block."""
+        if len(self.blocks) > 1:
+            raise ValueError(f"a sum of {len(self.blocks)} networks has as many scales: use scales[number]")
+        return self.scales[0]
 
     @cached_property
     def cells(self) -> SumPredictive:
@@ -271,7 +306,9 @@ class SumPosterior:
         return SumPredictive(self.draws, self.blocks, self.single_output, self.draws.features, nothing)
 
     def predict(
-        self, test_blocks: Sequence[ArrayLike | None], test_kernels: Sequence[ArrayLike] | None = None
+        self,
+        test_blocks: ArrayLike | Sequence[ArrayLike | None],
+        test_kernels: ArrayLike | Sequence[ArrayLike] | None = None,
     ) -> SumPredictive:
         """The predictive of new rows.
 
@@ -279,16 +316,19 @@ class SumPosterior:
         ----------
         test_blocks : sequence of (points, n_b), or of (points, p) with kernels
             Inputs of every block, or kernels between the points and the rows of the table; None for a block
-            on the identity, of which new rows have a part of their own.
+            on the identity, of which new rows have a part of their own. Of one block also without a list.
         test_kernels : sequence of (points, points), optional
             With kernels: among the points; needed there.
         """
-        given = list(test_blocks)
+        if len(self.blocks) == 1 and np.ndim(cast(Any, test_blocks)) == 2:
+            test_blocks = [cast(ArrayLike, test_blocks)]
+            test_kernels = None if test_kernels is None else [cast(ArrayLike, test_kernels)]
+        given = list(cast(Sequence[Any], test_blocks))
         if len(given) != len(self.blocks):
             raise ValueError(
                 f"there must be one block of points for each of {len(self.blocks)} networks, got {len(given)}"
             )
-        within = [None] * len(given) if test_kernels is None else list(test_kernels)
+        within = [None] * len(given) if test_kernels is None else list(cast(Sequence[Any], test_kernels))
         if self.kernels and (len(within) != len(given) or test_kernels is None):
             raise ValueError(
                 "a posterior of kernels predicts from kernels between points and rows and among points: give "
