@@ -231,9 +231,9 @@ class Network:
 
         Returns
         -------
-        Posterior, or FreeNoisePosterior with noise_network, or SumPosterior where at least 400 observed cells of
-            a table with missing ones are behind a layer of at most eight units, fewer than outputs
-            (noise="independent", no weights): see `condition_sum`, whose moves take such tables
+        Posterior, or FreeNoisePosterior with noise_network, or SumPosterior
+            The last for tables with missing cells and at least 400 observed ones behind a layer of at most
+            eight units, fewer than outputs (noise="independent", no weights); see `condition_sum`.
 
         Examples
         --------
@@ -281,7 +281,7 @@ class Network:
         target_error: float = TARGET_ERROR,
         seed: Seed = 0,
     ) -> Posterior:
-        """Condition on any positive semi-definite kernel matrix (p, p) instead of G_xx; `observed` as before."""
+        """Condition on any positive semi-definite kernel matrix (p, p) instead of G_xx, as `condition`."""
         options = _options(engine, target_error, seed)
         if observed is not None:
             _require_covariance_of_free(noise, noise_covariance, noise_network)
