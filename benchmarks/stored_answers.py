@@ -66,15 +66,15 @@ def fit_row(X: np.ndarray, Y: np.ndarray) -> Row:
         model = lbnn.LBNNRegressor().fit(X, Y)
         seconds = time.process_time() - start
     told = [f"{each.category.__name__}: {each.message}" for each in caught]
-    ok = bool(model.posterior_.diagnostics.ok)
-    post = model.posterior_
+    ok = bool(model.candidates_[0].posterior.diagnostics.ok)
+    post = model.candidates_[0].posterior
     return {
         "log_evidence": post.log_evidence,
         "error": post.log_evidence_error,
         "ok": ok,
         "seconds": round(seconds, 4),
         "engine": post.diagnostics.engine,
-        "depth": model.depth_,
+        "depth": len(model.widths_) + 1,
         "told": told,
     }
 
@@ -199,7 +199,7 @@ def truth_distance(name: str, row: Row, truths: dict[str, Row]) -> float | None:
     known = truths.get(name.split("/")[1]) if name.startswith("truth/") else None
     if known is None or not known["settled"]:
         return None
-    return (row["log_evidence"] - known["log_evidence"]) / math.hypot(row["error"], known["error"])
+    return (row.log_evidence - known["log_evidence"]) / math.hypot(row.log_evidence_error, known["error"])
 
 
 def compare(old: dict[str, Row], new: dict[str, Row]) -> str:

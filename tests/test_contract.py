@@ -229,17 +229,20 @@ def test_sweep(tmp_path):
 
 def test_estimator_takes_its_parameters():
     parameters = set(inspect.signature(lbnn.LBNNRegressor).parameters)
-    promised = {
+    assert parameters == {
         "depth",
         "width",
         "noise",
         "kernel",
+        "column_scales",
         "beta",
         "prior_scale",
         "fit_intercept",
         "missing_targets",
+        "average",
+        "target_error",
+        "random_state",
     }
-    assert promised | {"average", "target_error", "random_state"} <= parameters
     for noise in ("per_output", "coupled", "free"):
         fit = lbnn.LBNNRegressor(depth=2, width=2, noise=noise, beta=4.0, prior_scale=1.0, average=False)
         with warnings.catch_warnings():
@@ -256,6 +259,16 @@ def test_estimator(model, tmp_path):
     assert model.signal_share_.shape == (OUTPUTS,)
     assert model.signal_share_interval_.shape == (OUTPUTS, 2)
     assert np.isfinite(model.log_evidence_)
+    for each in model.notices_ + tuple(model.diagnose()):
+        assert (str(each), type(each.code)) == (each.text, str)
+    best = model.candidates_[0]
+    assert (best.widths, best.noise, best.columns) == (model.widths_, model.noise_, model.kernel_.columns)
+    assert (best.kernel.name, best.weight, best.posterior.prior.widths) == ("linear", 1.0, (3,))
+    assert best.beta > 0 < best.prior_scale
+    assert best.log_evidence_error >= 0
+    assert best.log_evidence == max(each.log_evidence for each in model.candidates_)
+    for of in ("signal", "noise"):
+        assert [each.shape for each in model.correlations(of)] == [(OUTPUTS, OUTPUTS)] * 2
     assert model.predictive(X_TEST).leverage.shape == (POINTS,)
     assert "depth" in model.summary().lower()
     model.save(tmp_path / "model.lbnn")

@@ -261,12 +261,10 @@ def test_command_line(data, tmp_path):
 @pytest.mark.parametrize(
     "given",
     [
-        ["--ard"],
         ["--average"],
         ["--no-integrate"],
         ["--noise", "coupled"],
-        ["--inputs", "raw"],
-        ["--kernel-param", "length_scale=2"],
+        ["--column-scales", "raw"],
     ],
 )
 def test_options_that_bands_do_not_have_are_refused(data, tmp_path, given):

@@ -47,11 +47,13 @@ def test_weights_are_a_column(table, tmp_path):
     path, frame = table
     complete = frame.dropna()
     complete.to_csv(path, index=False)
-    result, _ = run(path, tmp_path, "--weights", "w", "--inputs", "raw", "--noise", "independent", "--json")
-    assert result.exit_code == 0, result.output
-    expected = lbnn.LBNNRegressor(depth=1, beta=4.0, prior_scale=2.0, inputs="raw", noise="independent").fit(
-        complete[["a", "b", "c"]], complete[["y", "z"]], sample_weight=complete["w"]
+    result, _ = run(
+        path, tmp_path, "--weights", "w", "--column-scales", "raw", "--noise", "independent", "--json"
     )
+    assert result.exit_code == 0, result.output
+    expected = lbnn.LBNNRegressor(
+        depth=1, beta=4.0, prior_scale=2.0, column_scales="raw", noise="independent"
+    ).fit(complete[["a", "b", "c"]], complete[["y", "z"]], sample_weight=complete["w"])
     assert json.loads(result.stdout)["chosen"]["log_evidence"] == pytest.approx(expected.log_evidence_)
     for name, said in (("q", "has no column q"), ("a", "positive numbers in a")):
         result, _ = run(path, tmp_path, "--weights", name, "--force")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.gaussian_process.kernels import RBF
 
 import lbnn
 from lbnn.data.centring import CentredKernel, contrasts
@@ -41,8 +42,6 @@ def test_left_out_scores_exist_for_a_long_length_scale():
     rng = np.random.default_rng(90)
     X = rng.normal(size=(24, 5))
     y = X.sum(axis=1) + rng.normal(size=24)
-    model = lbnn.LBNNRegressor(kernel="rbf", kernel_params={"length_scale": 167.0}, depth=2, width=6).fit(
-        X, y
-    )
+    model = lbnn.LBNNRegressor(kernel=RBF(167.0), depth=2, width=6).fit(X, y)
     linear = lbnn.LBNNRegressor(depth=2, width=6).fit(X, y).leave_one_out()
     np.testing.assert_allclose(model.leave_one_out().log_density, linear.log_density, atol=3e-3)

@@ -125,7 +125,7 @@ def test_estimator_with_intercept(shape, beta):
     values = np.append(np.ones(min(shape) - 2), [1e-5, 1e-8])
     X = 3 * (left * values) @ right.T + rng.normal(size=shape[1])
     y, X_test = 2 + rng.normal(size=shape[0]), rng.normal(size=(3, shape[1]))
-    settings = {"depth": 2, "width": 4, "prior_scale": 1.0, "inputs": "raw", "average": False}
+    settings = {"depth": 2, "width": 4, "prior_scale": 1.0, "column_scales": "raw", "average": False}
     model = lbnn.LBNNRegressor(beta=beta, **settings).fit(X, y)
     law = model.predictive(X_test)
     found = {

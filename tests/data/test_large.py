@@ -151,6 +151,13 @@ def test_factor_of_the_users():
 FIXED = {"depth": 2, "width": 6, "target_error": 0.3}
 
 
+def lazy(X, Y):
+    """Dask arrays of blocks of rows."""
+    import dask.array as da
+
+    return da.from_array(X, chunks=(-(-len(X) // 3), X.shape[1])), Y
+
+
 @pytest.mark.parametrize("intercept", [True, False])
 def test_estimator_of_parts_is_that_of_the_whole(intercept):
     import dask.array as da
@@ -159,7 +166,7 @@ def test_estimator_of_parts_is_that_of_the_whole(intercept):
     X = rng.normal(size=(80, 5)) + 3.0
     y = X @ rng.normal(size=5) + 0.3 * rng.normal(size=80) + 7.0
     whole = lbnn.LBNNRegressor(fit_intercept=intercept, **FIXED).fit(X, y)
-    parts = lbnn.LBNNRegressor(fit_intercept=intercept, **FIXED).fit_chunks(lambda: cut(X, y))
+    parts = lbnn.LBNNRegressor(fit_intercept=intercept, **FIXED).fit(Blocks.of(lambda: cut(X, y)), None)
     lazy = lbnn.LBNNRegressor(fit_intercept=intercept, **FIXED).fit(da.from_array(X, chunks=(30, 5)), y)
     for each in (parts, lazy):
         assert each.log_evidence_ == pytest.approx(whole.log_evidence_, abs=1e-6)
@@ -184,12 +191,12 @@ def test_estimator_of_several_outputs_in_parts():
     Y = X @ rng.normal(size=(4, 2)) + rng.normal(size=(60, 2))
     settings = {**FIXED, "noise": "independent"}
     whole = lbnn.LBNNRegressor(**settings).fit(X, Y)
-    parts = lbnn.LBNNRegressor(**settings).fit_chunks(cut(X, Y))
+    parts = lbnn.LBNNRegressor(**settings).fit(*lazy(X, Y))
     np.testing.assert_allclose(parts.predict(X), whole.predict(X), atol=0.05)
     assert parts.predict(da.from_array(X, chunks=(20, 4))).compute().shape == (60, 2)
 
 
-@pytest.mark.parametrize("inputs", ["evidence", "raw", "standardised"])
+@pytest.mark.parametrize("inputs", ["auto", "raw", "standardised"])
 @pytest.mark.parametrize("intercept", [True, False])
 def test_columns_have_the_same_units_in_parts(inputs, intercept):
     rng = np.random.default_rng(17)
@@ -200,34 +207,29 @@ def test_columns_have_the_same_units_in_parts(inputs, intercept):
         0.1,
     ]  # the last is constant
     y = X[:, :3] @ [1.0, 2e-3, 900.0] + 0.5 * rng.normal(size=90)
-    settings = {**FIXED, "inputs": inputs, "fit_intercept": intercept}
+    settings = {**FIXED, "column_scales": inputs, "fit_intercept": intercept}
     whole = lbnn.LBNNRegressor(**settings).fit(X, y)
-    parts = lbnn.LBNNRegressor(**settings).fit_chunks(cut(X, y))
-    assert parts.inputs_ == whole.inputs_
-    assert [row["inputs"] for row in parts.evidence_table_] == [
-        row["inputs"] for row in whole.evidence_table_
-    ]
-    if inputs == "evidence":
-        assert whole.inputs_ == "standardised"
-        evidences = [[row["log_evidence"] for row in each.evidence_table_] for each in (parts, whole)]
+    parts = lbnn.LBNNRegressor(**settings).fit(*lazy(X, y))
+    assert parts.kernel_.columns == whole.kernel_.columns
+    assert [row.columns for row in parts.candidates_] == [row.columns for row in whole.candidates_]
+    if inputs == "auto":
+        assert whole.kernel_.columns == "standardised"
+        evidences = [[row.log_evidence for row in each.candidates_] for each in (parts, whole)]
         np.testing.assert_allclose(*evidences, atol=1e-3)
     assert parts.log_evidence_ == pytest.approx(whole.log_evidence_, abs=1e-5)
     np.testing.assert_allclose(parts.coef_, whole.coef_, rtol=1e-3, atol=1e-6)
     np.testing.assert_allclose(parts.predict(X[:9]), whole.predict(X[:9]), rtol=1e-4)
 
 
-# shares are nonlinear in X; data in parts are not compared with other kernels, so only the whole says so
-@pytest.mark.filterwarnings("ignore:the relation is not linear:lbnn.DataWarning")
 def test_compositions_in_parts_keep_their_total(tmp_path):
     rng = np.random.default_rng(18)
     X = rng.normal(size=(60, 3))
     shares = np.exp(0.3 * X @ rng.normal(size=(3, 3)) + 0.1 * rng.normal(size=(60, 3)))
     Y = 100 * shares / shares.sum(axis=1, keepdims=True)
-    settings = {**FIXED, "noise": "independent", "inputs": "raw"}
-    with pytest.warns(lbnn.DataWarning, match="does not vary"):
-        whole = lbnn.LBNNRegressor(**settings).fit(X, Y)
-    with pytest.warns(lbnn.DataWarning, match="does not vary"):
-        parts = lbnn.LBNNRegressor(**settings).fit_chunks(cut(X, Y))
+    settings = {**FIXED, "noise": "independent", "column_scales": "raw"}
+    whole = lbnn.LBNNRegressor(**settings).fit(X, Y)
+    parts = lbnn.LBNNRegressor(**settings).fit(*lazy(X, Y))
+    assert any(each.code == "dependent_targets" for each in parts.notices_)
     law = parts.predictive(X[:5]).with_noise()
     np.testing.assert_allclose(law.mean.sum(axis=1), 100.0, rtol=1e-10)
     np.testing.assert_allclose(law.output_covariance.sum(axis=(1, 2)), 0.0, atol=1e-8)
@@ -240,7 +242,7 @@ def test_compositions_in_parts_keep_their_total(tmp_path):
 def test_constant_targets_in_parts_are_announced():
     X = np.random.default_rng(19).normal(size=(40, 3))
     with pytest.warns(lbnn.DataWarning, match="the targets are constant"):
-        model = lbnn.LBNNRegressor(depth=1).fit_chunks(cut(X, np.full(40, 0.1)))
+        model = lbnn.LBNNRegressor(depth=1).fit(*lazy(X, np.full(40, 0.1)))
     np.testing.assert_allclose(model.predict(X), 0.1, rtol=1e-12)
 
 
@@ -330,4 +332,4 @@ def test_bad_factors_are_refused(arguments, message):
 
 def test_chunks_are_for_the_linear_kernel():
     with pytest.raises(ValueError, match="kernel='linear', got kernel='rbf'"):
-        lbnn.LBNNRegressor(kernel="rbf").fit_chunks([(X3, y3)])
+        lbnn.LBNNRegressor(kernel="rbf").fit(*lazy(X3, y3))

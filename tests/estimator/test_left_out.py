@@ -22,9 +22,9 @@ def test_correlated_noise_that_is_fitted_as_signal_is_said() -> None:
     X, Y = correlated_noise(5)
     with pytest.warns(lbnn.AccuracyWarning, match="left-out predictions do not support it"):
         model = lbnn.LBNNRegressor(width=3, noise="independent", average=False).fit(X[:30], Y[:30])
-    assert sum("left-out" in message for message in model.messages_) == 1
-    assert "R² is -0." in model.messages_[0]
-    assert "nats" in model.messages_[0]
+    assert sum("left-out" in message for message in map(str, model.notices_)) == 1
+    assert "R² is -0." in str(model.notices_[0])
+    assert "nats" in str(model.notices_[0])
 
 
 def test_a_signal_that_is_there_is_not_doubted() -> None:
@@ -32,7 +32,7 @@ def test_a_signal_that_is_there_is_not_doubted() -> None:
     X = rng.normal(size=(40, 20))
     Y = X @ rng.normal(size=(20, 2)) / 20**0.5 + 0.3 * rng.normal(size=(40, 2))
     model = lbnn.LBNNRegressor(depth=1, noise="independent").fit(X, Y)
-    assert not any("left-out" in message for message in model.messages_)
+    assert not any("left-out" in message for message in map(str, model.notices_))
 
 
 def test_targets_without_signal_are_predicted_by_their_mean() -> None:
@@ -40,8 +40,8 @@ def test_targets_without_signal_are_predicted_by_their_mean() -> None:
     X, y = rng.normal(size=(60, 10)), rng.normal(2.0, 3.0, size=60)
     with pytest.warns(lbnn.DataWarning, match="without signal"):
         model = lbnn.LBNNRegressor().fit(X, y)
-    assert model.evidence_table_[0]["signal"] is False
-    assert any("without signal" in message for message in model.messages_)
+    assert model.candidates_[0].signal is False
+    assert any("without signal" in message for message in map(str, model.notices_))
     assert np.allclose(model.predict(X), y.mean(), atol=1e-6)
     assert np.isclose(model.noise_variance_, y.var(ddof=1), rtol=0.2)
 
@@ -54,11 +54,11 @@ def test_a_signal_that_the_evidence_hardly_prefers_to_none_is_announced() -> Non
     said = []
     for strength in np.linspace(0.0, 0.6, 9):
         model = lbnn.LBNNRegressor(average=False).fit(X, strength * X[:, 0] + noise)
-        top, rows = model.evidence_table_[0], model.evidence_table_
-        without = max(row["log_evidence"] - row["penalty"] for row in rows if not row["signal"])
-        lead = top["log_evidence"] - top["penalty"] - without
-        said.append(any("prefers a signal only slightly" in each for each in model.messages_))
-        assert said[-1] == (top["signal"] and lead <= 1.0)
+        top, rows = model.candidates_[0], model.candidates_
+        without = max(row.log_evidence - row.penalty for row in rows if not row.signal)
+        lead = top.log_evidence - top.penalty - without
+        said.append(any("prefers a signal only slightly" in each for each in map(str, model.notices_)))
+        assert said[-1] == (top.signal and lead <= 1.0)
         assert "no signal" in model.summary()
     assert any(said)
     assert not said[-1]
@@ -70,8 +70,8 @@ def test_evidence_without_signal_is_that_of_plain_normal_targets() -> None:
     X, y = rng.normal(size=(60, 10)), rng.normal(2.0, 3.0, size=60)
     with pytest.warns(lbnn.DataWarning, match="without signal"):
         model = lbnn.LBNNRegressor().fit(X, y)
-    row, squares = model.evidence_table_[0], ((y - y.mean()) ** 2).sum()
-    assert np.isclose(row["log_evidence"], -0.5 * 59 * (np.log(2 * np.pi * squares / 59) + 1), atol=1e-6)
+    row, squares = model.candidates_[0], ((y - y.mean()) ** 2).sum()
+    assert np.isclose(row.log_evidence, -0.5 * 59 * (np.log(2 * np.pi * squares / 59) + 1), atol=1e-6)
 
 
 @given(st.integers(0, 1000), st.integers(5, 12), st.integers(1, 4))

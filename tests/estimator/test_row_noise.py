@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-import lbnn
 from lbnn import LBNNRegressor
-from lbnn.estimator.columns import ColumnUnits
-from lbnn.estimator.input_search import Setting, make_candidate
+from lbnn.estimator.diagnose import RowDensities
+from lbnn.estimator.inputs import make_candidate
 from lbnn.estimator.kernels import Kernel
-from lbnn.estimator.row_noise import RowDensities
+from lbnn.estimator.units import ColumnUnits
 from lbnn.selection import NoiseSpec
+from tests.helpers.evidence import setting as setting_of
 
 
 def problem(seed, rows=60, columns=10, outputs=1):
@@ -29,8 +29,8 @@ def test_gain_and_residual_are_those_of_dense_gaussians(weights):
     X, Y = rng.normal(size=(12, 4)), rng.normal(size=(12, 2))
     Y[5] += 8.0
     level = Y.mean(axis=0) if weights is None else weights @ Y / weights.sum()
-    setting = Setting(Y - level, True, 1.0, NoiseSpec(per_output=True), 0, weights)
-    candidate = make_candidate(ColumnUnits.raw(4), Kernel("linear", {}), X, setting)
+    setting = setting_of(X, Y - level, weights=weights, spec=NoiseSpec(per_output=True))
+    candidate = make_candidate(ColumnUnits.raw(4), Kernel("linear"), setting)
     found = RowDensities.of(candidate, setting.targets)
     units, kappa = np.exp(candidate.process.h[:-1]), np.exp(candidate.process.h[-1])
     noise = np.ones(12) if weights is None else 1 / weights
@@ -55,8 +55,13 @@ def test_one_outlier_is_named_and_counts_less_with_a_smaller_weight(outputs):
     bad = Y[:60].copy()
     bad[17] += 30.0
     fixed = {"width": (20,), "noise": "independent", "average": False}
-    with pytest.warns(lbnn.DataWarning, match=r"1 row is far .* row 17 \(z = .* smaller weights"):
-        plain = LBNNRegressor(**fixed).fit(X[:60], bad)
+    plain = LBNNRegressor(**fixed).fit(X[:60], bad)
+    advice = next(each for each in plain.diagnose() if each.code == "odd_rows")
+    assert advice.fields["rows"] == [17]
+    assert advice.gain > 10
+    assert advice.fields["new_error"] < advice.fields["error"]
+    assert "row 17 (z = " in advice.text
+    assert "smaller weights" in advice.text
     weights = np.where(np.arange(60) == 17, 1e-3, 1.0)
     model = LBNNRegressor(**fixed).fit(X[:60], bad, sample_weight=weights)
     clean = LBNNRegressor(**fixed).fit(X[:60], Y[:60])
@@ -71,5 +76,5 @@ def test_gaussian_noise_has_no_outliers():
     for seed in range(12):
         _, X, _, Y = problem(100 + seed, rows=40, columns=3)
         model = LBNNRegressor(depth=1, average=False).fit(X[:40], Y[:40, 0])
-        named += any("far from what the others predict" in each for each in model.messages_)
+        named += any(each.code == "odd_rows" for each in model.diagnose())
     assert named <= 1  # a share of 0.4% is expected

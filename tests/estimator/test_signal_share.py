@@ -62,7 +62,7 @@ def test_the_interval_at_infinite_width_is_that_of_a_dense_integral(noise, avera
     for outputs in (1, 2):
         X, Y, _ = drawn(3, outputs, ())
         targets = Y[:, 0] if outputs == 1 else Y
-        model = lbnn.LBNNRegressor(depth=1, inputs="raw", noise=noise, average=average).fit(X, targets)
+        model = lbnn.LBNNRegressor(depth=1, column_scales="raw", noise=noise, average=average).fit(X, targets)
         expected = dense_interval(X, Y, noise == "per_output")
         assert np.allclose(model.signal_share_interval_, expected, atol=2e-3)  # the grids' steps
         assert np.all((expected[0] < model.signal_share_) & (model.signal_share_ < expected[1]))
@@ -71,7 +71,7 @@ def test_the_interval_at_infinite_width_is_that_of_a_dense_integral(noise, avera
 def test_one_output_of_a_finite_network_has_the_interval_of_any_width():
     """A prior scale that is unknown, with a flat law of its logarithm, hides the law of λ."""
     X, Y, _ = drawn(4, 1, (3,))
-    fits = [lbnn.LBNNRegressor(inputs="raw", width=width).fit(X, Y[:, 0]) for width in (2, "evidence")]
+    fits = [lbnn.LBNNRegressor(column_scales="raw", width=width).fit(X, Y[:, 0]) for width in (2, "evidence")]
     first, second = (model.signal_share_interval_ for model in fits)
     assert first[1] - first[0] > 0.05
     assert np.allclose(first, second, atol=1e-12)
@@ -79,7 +79,7 @@ def test_one_output_of_a_finite_network_has_the_interval_of_any_width():
 
 def test_hyperparameters_that_are_given_have_no_uncertainty():
     X, Y, _ = drawn(5, 1, ())
-    known = lbnn.LBNNRegressor(depth=1, inputs="raw", beta=1.0, prior_scale=2.0).fit(X, Y[:, 0])
+    known = lbnn.LBNNRegressor(depth=1, column_scales="raw", beta=1.0, prior_scale=2.0).fit(X, Y[:, 0])
     mean_gram = float(((X - X.mean(axis=0)) ** 2).sum()) / X.shape[1] / (len(X) - 1)
     assert known.signal_share_ == pytest.approx(2 * mean_gram / (2 * mean_gram + 1))
     assert np.allclose(known.signal_share_interval_, known.signal_share_)
@@ -133,7 +133,7 @@ def test_several_outputs_behind_a_finite_network_against_draws_of_the_prior():
         shares.append(ratio / (1 + ratio))
     weights, shares = np.concatenate(weights), np.concatenate(shares)
     weights = np.exp(weights - weights.max())
-    options = {"depth": 2, "width": 2, "noise": "independent", "inputs": "raw"}
+    options = {"depth": 2, "width": 2, "noise": "independent", "column_scales": "raw"}
     for average in (False, "auto"):
         model = lbnn.LBNNRegressor(**options, average=average).fit(X, Y)
         for j in range(2):
@@ -158,7 +158,7 @@ def test_the_interval_covers_the_truth(outputs, widths, options):
     covered = []
     for seed in range(200):
         X, Y, truth = drawn(seed, outputs, widths)
-        model = lbnn.LBNNRegressor(inputs="raw", **options).fit(X, Y[:, 0] if outputs == 1 else Y)
+        model = lbnn.LBNNRegressor(column_scales="raw", **options).fit(X, Y[:, 0] if outputs == 1 else Y)
         low, high = np.reshape(model.signal_share_interval_, (-1, 2)).T
         covered.append((low <= truth) & (truth <= high))
     assert 0.80 <= np.mean(covered) <= 0.97

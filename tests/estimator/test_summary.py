@@ -71,8 +71,8 @@ def test_averaged_models_share_one_projection_and_the_leverage():
     """Before: every model of the average projected the test points anew."""
     model = LBNNRegressor(depth=1).fit(X[:15], Y[:15, 0])
     law = model.predictive(X[20:24])
-    assert len(model.models_) > 3
-    for part, fitted in zip(law.parts, model.models_, strict=True):
+    assert len(model._state.models) > 3
+    for part, fitted in zip(law.parts, model._state.models, strict=True):
         component = replace(law, parts=(replace(part, share=1.0),))
         again = fitted.predictive(*model._state.transform.test(X[20:24]))
         np.testing.assert_allclose(component.mean, again.mean, rtol=1e-10)
@@ -98,8 +98,10 @@ def test_rows_in_other_units_are_announced():
 def test_left_out_residuals_name_a_planted_outlier():
     y = Y.copy()
     y[17, 1] += 6.0
-    with pytest.warns(lbnn.DataWarning, match=r"row 17 \(z = .*, ash\)"):
-        model = LBNNRegressor(width=(4,), noise="independent").fit(X, pd.DataFrame(y, columns=["oil", "ash"]))
+    model = LBNNRegressor(width=(4,), noise="independent").fit(X, pd.DataFrame(y, columns=["oil", "ash"]))
+    advice = {each.code: each for each in model.diagnose()}
+    assert advice["odd_rows"].fields["rows"] == [17]
+    assert advice["odd_rows"].fields["names"] == ["ash"]
     scores = model.leave_one_out()
     np.testing.assert_allclose(scores.mean + scores.residual, y, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(scores.z, scores.residual / np.sqrt(scores.variance))
@@ -110,8 +112,8 @@ def test_left_out_residuals_name_a_planted_outlier():
 
 def test_ridge_baseline_is_that_of_refits():
     inputs, targets = X[:15], Y[:15]
-    model = LBNNRegressor(depth=1, noise="independent", inputs="raw").fit(inputs, targets)
-    spectrum = model.posterior_.spectrum
+    model = LBNNRegressor(depth=1, noise="independent", column_scales="raw").fit(inputs, targets)
+    spectrum = model.candidates_[0].posterior.spectrum
     found = ridge_residuals(spectrum, targets, True)
     mean = spectrum.eigenvalues.mean() / spectrum.basis.scale  # of XXᵀ
     errors = [
@@ -144,8 +146,10 @@ def test_summary_and_html_say_what_was_chosen(tmp_path):
     np.testing.assert_allclose(loaded.predictive(X[:3]).leverage, model.predictive(X[:3]).leverage)
 
 
-def test_summary_of_data_in_chunks_has_no_rows():
-    model = LBNNRegressor(depth=1, noise="independent").fit_chunks([(X[:25], Y[:25]), (X[25:], Y[25:])])
+def test_summary_of_data_in_blocks_has_no_rows():
+    import dask.array as da
+
+    model = LBNNRegressor(depth=1, noise="independent").fit(da.from_array(X, chunks=(25, 6)), Y)
     assert "network" in model.summary()
     assert np.isnan(model.predictive(X[:2]).leverage).all()
 

@@ -51,9 +51,7 @@ def test_intervals_of_coefficients_have_their_shape_and_cover():
     with pytest.raises(ValueError, match="got 'z'"):
         named.coefficients(["z"])
     with pytest.raises(ValueError, match="kernel='linear'"):
-        LBNNRegressor(depth=1, kernel="rbf", kernel_params={"length_scale": 3.0}).fit(
-            X, Y[:, 0]
-        ).coefficients([0])
+        LBNNRegressor(depth=1, kernel="rbf").fit(X, Y[:, 0]).coefficients([0])
 
 
 @pytest.mark.filterwarnings("ignore::lbnn.DataWarning")  # of folds
@@ -70,7 +68,7 @@ def test_predictive_and_score_through_pipelines_and_searches():
     assert scores.shape == (3,)
     assert np.isfinite(scores).all()
     search = GridSearchCV(
-        LBNNRegressor(depth=1), {"inputs": ["raw", "standardised"]}, scoring=lbnn.density_score, cv=3
+        LBNNRegressor(depth=1), {"column_scales": ["raw", "standardised"]}, scoring=lbnn.density_score, cv=3
     ).fit(X, Y[:, 0])
     assert lbnn.predictive(search, X[:2]).shape == (2, 1)
     with pytest.raises(TypeError, match="got Ridge"):

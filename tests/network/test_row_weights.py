@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy import integrate, special, stats
+from sklearn.gaussian_process.kernels import RBF
 
 import lbnn
 from lbnn.data.spectrum import Spectrum
@@ -139,7 +140,7 @@ Y_MORE = X_MORE @ np.arange(5.0) + RNG.normal(size=30) / np.sqrt(W_MORE) + 3.0
 
 
 def estimator(**more):
-    return lbnn.LBNNRegressor(**{"width": (8,), "depth": 2, "inputs": "raw", "average": False} | more)
+    return lbnn.LBNNRegressor(**{"width": (8,), "depth": 2, "column_scales": "raw", "average": False} | more)
 
 
 @pytest.mark.filterwarnings("ignore::lbnn.DataWarning")  # the given noise is too small for some rows
@@ -148,8 +149,7 @@ def test_estimator_with_integer_weights_has_the_predictions_of_replicates(kernel
     """With a level: a weighted one. At given hyperparameters, where copies tell nothing of the noise."""
     counts = np.array([1, 2, 3, 1, 1, 4, 1, 2, 1])
     rows, y = np.repeat(np.arange(9), counts), Y[:, 0] + 7.0
-    params = {"kernel": kernel, "beta": 2.0, "prior_scale": 3.0}
-    params |= {"kernel_params": {"length_scale": 2.0}} if kernel == "rbf" else {}
+    params = {"kernel": RBF(2.0) if kernel == "rbf" else kernel, "beta": 2.0, "prior_scale": 3.0}
     weighted = estimator(**params).fit(X, y, sample_weight=counts)
     repeated = estimator(**params).fit(X[rows], y[rows])
     for one, other in zip(
@@ -165,7 +165,7 @@ def test_estimator_in_other_units_of_weights():
     assert other.noise_variance_ == pytest.approx(4 * one.noise_variance_, rel=1e-3)
     assert other.log_evidence_ == pytest.approx(one.log_evidence_, abs=1e-6)
     np.testing.assert_allclose(other.predict(X_TEST), one.predict(X_TEST), rtol=1e-3)
-    table = one.evidence_table_[0]["log_evidence"]
+    table = one.candidates_[0].log_evidence
     assert table == pytest.approx(one.log_evidence_, abs=1e-6)
 
 

@@ -7,15 +7,16 @@ import math
 import numpy as np
 import pytest
 from scipy import special, stats
+from sklearn.gaussian_process.kernels import RBF
 
 import lbnn
 from lbnn import LBNNRegressor
-from lbnn.estimator.model import decompose
-from lbnn.estimator.targets import TargetUnits
+from lbnn.engines import InferenceOptions
 from lbnn.noise.noise import Noise
 from lbnn.selection import NoiseSpec, Shapes, condition, coupled, search
 from lbnn.selection import gaussian_process as gp
 from lbnn.selection.finite_width import network_evidence
+from tests.helpers.evidence import evidence_data
 from tests.helpers.problems import make_problem, random_rotation, random_scale
 from tests.referees.matrix_gig import PlaneReferee
 from tests.referees.statistics import assert_agrees
@@ -54,15 +55,16 @@ def dense_log_density(values, mean, gram, scale):
 
 #: Kernels whose parameters do not depend on the rows that are left.
 KERNELS = {
-    "linear": {"kernel": "linear", "inputs": "raw"},
-    "rbf": {"kernel": "rbf", "kernel_params": {"length_scale": 1.5}, "inputs": "raw"},
+    "linear": {"kernel": "linear", "column_scales": "raw"},
+    "rbf": {"kernel": RBF(1.5), "column_scales": "raw"},
 }
 
 
 def searched(X, Y):
     """Data of the search, and the unit of the targets in it."""
-    units, inner = TargetUnits.of(Y, True, contrasts=False)
-    return decompose(X, inner, linear=True, centre=True, noise_variance=1.0)[1], math.exp(units.log_unit)
+    centred = Y - Y.mean(axis=0)
+    unit = math.sqrt(float((centred**2).sum(axis=0).mean()) / (len(Y) - 1))
+    return evidence_data(X, centred / unit), unit
 
 
 def coupled_data(problem):
@@ -136,7 +138,7 @@ def test_evidence_at_depth_two_is_a_normaliser_of_the_matrix_inverse_gaussian(wi
     log_wishart = -0.5 * width * outputs * math.log(2 / width) - special.multigammaln(width / 2, outputs)
     log_gauss = -0.5 * count * outputs * math.log(2 * math.pi)
     log_gauss -= 0.5 * outputs * np.linalg.slogdet(contrast_gram)[1]
-    posterior = condition(data, (width,), H, target_error=0.01)
+    posterior = condition(data, (width,), H, InferenceOptions(0.01, 0))
     exact = law.log_normalizer + log_wishart + log_gauss
     assert_agrees(posterior.log_evidence, posterior.log_evidence_error, exact, largest_error=0.01)
 
@@ -147,7 +149,7 @@ def test_search_evidence_and_gradient_agree_with_the_engine(widths):
     evidence = network_evidence(data, widths, h, 0)
     value, _ = evidence(h)
     gradient = np.mean([network_evidence(data, widths, h, seed)(h)[1] for seed in range(6)], axis=0)
-    posterior = condition(data, widths, h, target_error=0.02)
+    posterior = condition(data, widths, h, InferenceOptions(0.02, 0))
     exact = posterior.log_evidence + data.log_jacobian(h)
     assert abs(value - exact) < 4 * math.hypot(evidence.error, posterior.log_evidence_error)
     slopes = data.slopes(h, np.linalg.cholesky(posterior.scale.scales))
@@ -192,10 +194,10 @@ def _arrays(problem):
 def test_observations_are_the_mixture_of_dense_forecasts(p, inputs):
     problem = make_problem(p, inputs, 2, seed=4, points=2)
     model = LBNNRegressor(**FIXED).fit(problem.X, problem.Y)
-    assert model.evidence_table_[0]["noise"] == "coupled"
+    assert model.candidates_[0].noise == "coupled"
     gram, cross, own = whole_gram(problem, 2.0 * 1.5)
     mean, function_gram = dense_forecast(gram, cross, own, problem.Y)
-    scale, weights = model.posterior_.scale, model.posterior_.scale.weights
+    scale, weights = model.candidates_[0].posterior.scale, model.candidates_[0].posterior.scale.weights
     for law, extra in ((model.predictive(problem.X_test), 0.0), (None, 1.0)):
         law = law or model.predictive(problem.X_test).with_noise()
         total = function_gram + extra * np.eye(2)
@@ -254,7 +256,7 @@ def test_leave_one_out_is_what_refits_say(kernel):
 @pytest.mark.parametrize(("p", "inputs", "kernel"), [(12, 20, "linear"), (30, 4, "linear"), (12, 4, "rbf")])
 def test_saved_and_loaded_estimators_are_the_same(tmp_path, p, inputs, kernel):
     problem = make_problem(p, inputs, 2, seed=13)
-    model = LBNNRegressor(**FIXED, **KERNELS[kernel]).fit(problem.X, problem.Y)
+    model = LBNNRegressor(**FIXED, kernel=kernel, column_scales="raw").fit(problem.X, problem.Y)
     model.save(tmp_path / "model.lbnn")
     again = LBNNRegressor.load(tmp_path / "model.lbnn")
     laws = [each.predictive(problem.X_test).with_noise() for each in (model, again)]
@@ -316,9 +318,9 @@ def test_correlated_noise_is_found_and_pays(noise, found):
     X, Y, covariance = correlated(rng, 80)
     X_test, Y_test, _ = correlated(rng, 400)
     model, isotropic = (LBNNRegressor(noise=kind).fit(X, Y) for kind in (noise, "independent"))
-    assert model.evidence_table_[0]["noise"] == found
+    assert model.candidates_[0].noise == found
     if noise == "auto":
-        assert {row["noise"] for row in model.evidence_table_} >= {"free", "coupled", "independent"}
+        assert {row.noise for row in model.candidates_} >= {"free", "coupled", "independent"}
     assert model.log_evidence_ > isotropic.log_evidence_ + 30
     deviation = np.sqrt((covariance**2 + np.outer(*[np.diag(covariance)] * 2)) / 70)  # of a Wishart matrix
     assert_agrees(model.noise_covariance_, deviation, covariance)
@@ -374,8 +376,8 @@ def test_coupled_noise_needs_an_invertible_scale(targets, parameters, message):
     with pytest.raises(ValueError, match=message):
         LBNNRegressor(noise="coupled", **parameters).fit(problem.X, targets(problem.Y))
     if not parameters:
-        table = LBNNRegressor(depth=2, width=3).fit(problem.X, targets(problem.Y)).evidence_table_
-        assert "coupled" not in {row["noise"] for row in table}
+        table = LBNNRegressor(depth=2, width=3).fit(problem.X, targets(problem.Y)).candidates_
+        assert "coupled" not in {row.noise for row in table}
 
 
 def test_targets_without_noise_have_no_coupled_noise():
@@ -385,14 +387,14 @@ def test_targets_without_noise_have_no_coupled_noise():
         LBNNRegressor(noise="coupled").fit(problem.X, Y)
     with pytest.warns(lbnn.DataWarning, match="fitted without noise"):
         model = LBNNRegressor().fit(problem.X, Y)
-    assert {row["noise"] for row in model.evidence_table_} <= {"independent", "per_output"}
+    assert {row.noise for row in model.candidates_} <= {"independent", "per_output"}
     np.testing.assert_allclose(model.predict(problem.X), Y, atol=1e-3)
 
 
 def test_dual_engine_refuses_rows_that_stand_for_several_examples():
     problem = make_problem(12, 20, 2, seed=0)
     with pytest.raises(ValueError, match="'dual' does not apply"):
-        LBNNRegressor(**FIXED, engine="dual").fit(problem.X, problem.Y)
+        condition(coupled_data(problem), (6,), H, InferenceOptions(0.1, 0, "dual"))
 
 
 def test_penalty_leaves_equal_units_where_unequal_ones_gain_little():

@@ -439,8 +439,9 @@ def test_the_estimator_tells_signal_from_noise(fitted) -> None:
     X, _, model = fitted
     assert model.noise_ == "free"
     assert model.noise_covariance_.shape == (2, 2)
-    assert model.noise_correlation_[0, 1] < -0.7
-    assert model.noise_correlation_error_[0, 1] < 0.2
+    correlation, deviation = model.correlations("noise")
+    assert correlation[0, 1] < -0.7
+    assert deviation[0, 1] < 0.2
     low, high = model.signal_share_interval_.T
     assert ((low >= 0) & (low < model.signal_share_) & (model.signal_share_ < high) & (high <= 1)).all()
     mean, deviation = model.predict(X[:4], return_std=True)
@@ -489,11 +490,11 @@ def test_an_output_that_is_a_copy_is_predicted_as_one() -> None:
     X = rng.normal(size=(12, 6))
     noise = rng.normal(size=(12, 1)) @ rng.normal(size=(1, 2)) + 0.3 * rng.normal(size=(12, 2))
     Y = X[:, :2] @ rng.normal(size=(2, 2)) + noise
-    with pytest.warns(lbnn.DataWarning, match="one linear combination of the targets does not vary"):
-        model = lbnn.LBNNRegressor(noise="free").fit(X, Y[:, [0, 1, 0]])
+    model = lbnn.LBNNRegressor(noise="free").fit(X, Y[:, [0, 1, 0]])
+    assert any(each.code == "dependent_targets" for each in model.notices_)
     mean = model.predict(X)
     assert np.allclose(mean[:, 0], mean[:, 2])
-    tried = {(row["signal"], row["noise_width"]) for row in model.evidence_table_}
+    tried = {(row.signal, row.noise_width) for row in model.candidates_}
     assert {(False, 0), (False, 1), (False, 2)} <= tried
     assert any(signal for signal, _ in tried)
 
@@ -517,12 +518,10 @@ def test_the_estimator_names_the_form_for_more_outputs_than_rows() -> None:
     rng = np.random.default_rng(2)
     X, factor = rng.normal(size=(6, 3)), rng.normal(size=(6, 1))
     Y = factor @ rng.normal(size=(1, 7)) + rng.normal(size=(6, 7))
-    with pytest.warns(
-        lbnn.DataWarning, match="7 outputs and 5 degrees of freedom.* Only models with few noise factors"
-    ):
-        model = lbnn.LBNNRegressor(noise="free").fit(X, Y)
-    assert any("Only models with few noise factors" in message for message in model.messages_)
-    assert max(row["noise_width"] or 0 for row in model.evidence_table_) < 5
+    model = lbnn.LBNNRegressor(noise="free").fit(X, Y)
+    told = next(each for each in model.notices_ if each.code == "few_rows_for_covariances")
+    assert told.fields == {"outputs": 7, "freedom": 5}
+    assert max(row.noise_width or 0 for row in model.candidates_) < 5
     assert np.isfinite(model.predict(X)).all()
 
 

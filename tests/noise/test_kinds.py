@@ -127,9 +127,11 @@ def test_estimator_s_posterior_adds_the_coupled_noise_to_observations():
     model = LBNNRegressor(
         noise="coupled", width=(WIDTH,), beta=2.0, prior_scale=1.5, fit_intercept=False, target_error=0.02
     ).fit(problem.X, problem.Y)
-    pred = model.posterior_.predict(problem.X_test)
+    pred = model.candidates_[0].posterior.predict(problem.X_test)
     added = pred.with_noise().covariance - pred.covariance
-    expected = np.einsum("ab,jk->ajbk", np.eye(len(problem.X_test)), model.posterior_.scale.mean)
+    expected = np.einsum(
+        "ab,jk->ajbk", np.eye(len(problem.X_test)), model.candidates_[0].posterior.scale.mean
+    )
     np.testing.assert_allclose(added, expected, atol=1e-10)  # ν = 1 in whitened units
     whitened = type(problem)(
         math.sqrt(3.0) * problem.X, math.sqrt(2.0) * problem.Y, math.sqrt(3.0) * problem.X_test

@@ -87,7 +87,7 @@ def answers(problem: Problem) -> dict[str, np.ndarray]:
     if problem.way == "intercept":
         width = problem.widths[0] if problem.widths else "evidence"
         settings = {"depth": len(problem.widths) + 1, "width": width, "prior_scale": 1.0}
-        model = lbnn.LBNNRegressor(beta=beta, inputs="raw", average=False, **settings).fit(X, y)
+        model = lbnn.LBNNRegressor(beta=beta, column_scales="raw", average=False, **settings).fit(X, y)
         return _of(model.log_evidence_, model.predictive(X_test))
     if problem.way == "from_gram":
         gram, cross, test = (put(each, problem.library) for each in kernels(X, X_test))

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import lbnn
-from lbnn.estimator.model import decompose
+from lbnn.engines import InferenceOptions
 from lbnn.likelihood.hidden_kernel import dual
 from lbnn.selection import (
     EvidenceData,
@@ -26,6 +26,7 @@ from lbnn.selection.finite_width import DualEvidence, SampledEvidence, network_e
 from lbnn.selection.optimise import maximise
 from lbnn.selection.parameters import FreeParameters
 from lbnn.selection.width_search import rank_limited_start
+from tests.helpers.evidence import evidence_data
 from tests.helpers.problems import make_problem, random_scale
 from tests.referees.statistics import assert_agrees
 
@@ -128,7 +129,7 @@ def test_sampled_evidence_and_gradient_agree_with_the_engine(widths):
     value, gradient = evidence(h)
     error = evidence.error
 
-    posterior = condition(data, widths, h, target_error=0.02)
+    posterior = condition(data, widths, h, InferenceOptions(0.02, 0))
     exact = posterior.log_evidence + data.log_jacobian(h)
     assert abs(value - exact) < 4 * math.hypot(error, posterior.log_evidence_error)
     values, vectors = posterior.scale.eigen
@@ -304,9 +305,7 @@ def test_curvature_at_infinite_width_is_that_of_differences(noise):
     """In closed form; before, by 2 (n_d + 1) gradients, each with a product of n_d columns."""
     rng = np.random.default_rng(7)
     Y = rng.normal(size=(12, 3))
-    _, data = decompose(
-        rng.normal(size=(12, 20)), Y - Y.mean(axis=0), linear=True, centre=True, noise_variance=noise
-    )
+    data = evidence_data(rng.normal(size=(12, 20)), Y - Y.mean(axis=0), noise_variance=noise)
     h, step = np.array([0.1, -0.3, 0.2, 0.5]), 1e-5 * np.eye(4)
     expected = data.slopes(h, np.eye(3)[None])[0]
     np.testing.assert_allclose(gaussian_process.evidence_and_gradient(data, h)[1], expected, rtol=1e-10)

@@ -146,8 +146,8 @@ def estimator(**more):
 def test_estimator_fits_the_observed_targets(tmp_path):
     X, Y, partial = regression()
     model = estimator().fit(X, partial)
-    np.testing.assert_array_equal(model.missing_counts_, np.isnan(partial).sum(axis=0))
-    assert any("targets were missing" in message for message in model.messages_)
+    told = next(each for each in model.notices_ if each.code == "missing_cells")
+    np.testing.assert_array_equal(told.fields["counts"], np.isnan(partial).sum(axis=0))
     assert ((model.missing_explained_ > 0) & (model.missing_explained_ < 1)).all()
     mean, deviation = model.predict(X[:4], return_std=True)
     np.testing.assert_allclose(mean, X[:4] @ model.coef_.T + model.intercept_, rtol=1e-8)
@@ -162,13 +162,13 @@ def test_estimator_fits_the_observed_targets(tmp_path):
     model.save(tmp_path / "model.lbnn")
     again = lbnn.LBNNRegressor.load(tmp_path / "model.lbnn")
     np.testing.assert_allclose(again.predict(X[:4], return_std=True), (mean, deviation), rtol=1e-10)
-    np.testing.assert_array_equal(again.missing_counts_, model.missing_counts_)
+    assert again.notices_ == model.notices_
     np.testing.assert_array_equal(again.missing_explained_, model.missing_explained_)
     assert "targets were missing" in model.summary()
     scores, units = model.leave_one_out(), np.diagonal(model._state.best.matrix)
     np.testing.assert_array_equal(np.isnan(scores.mean), np.isnan(partial))
     np.testing.assert_allclose(scores.mean + scores.residual, partial, rtol=1e-10)
-    own = model.posterior_.leave_one_out()
+    own = model.candidates_[0].posterior.leave_one_out()
     np.testing.assert_allclose(scores.z, own.z, rtol=1e-10)
     np.testing.assert_allclose(scores.variance, units**2 * own.variance)
     logs = np.log(units) @ ~np.isnan(partial).T
@@ -180,7 +180,7 @@ def test_estimator_fits_the_observed_targets(tmp_path):
 def test_estimator_evidence_is_that_of_the_observed_cells():
     """At given hyperparameters and infinite width: independent Gaussians, one for each output."""
     X, _, partial = regression()
-    given = {"depth": 1, "width": "evidence", "beta": 4.0, "prior_scale": 2.0, "inputs": "raw"}
+    given = {"depth": 1, "width": "evidence", "beta": 4.0, "prior_scale": 2.0, "column_scales": "raw"}
     model = estimator(**given, noise="independent", fit_intercept=False).fit(X, partial)
     expected = 0.0
     for column in partial.T:
@@ -198,7 +198,7 @@ def test_estimator_says_that_there_is_no_signal():
             Y[missing, 0] = np.nan
         with pytest.warns(lbnn.DataWarning, match="without signal"):
             model = lbnn.LBNNRegressor(missing_targets="allow").fit(X, Y)
-        assert any("without signal" in message for message in model.messages_)
+        assert any("without signal" in message for message in map(str, model.notices_))
 
 
 def test_a_mask_does_not_drop_the_covariance_of_the_noise():
@@ -236,7 +236,7 @@ def test_estimator_leaves_rows_without_any_target_out():
     given = {"depth": 1, "width": "evidence", "beta": 4.0, "prior_scale": 2.0}
     one, other = estimator(**given).fit(X, partial), estimator(**given).fit(X[told], partial[told])
     np.testing.assert_allclose(one.predict(X[:3]), other.predict(X[:3]), rtol=1e-6)
-    assert any("without any target" in message for message in one.messages_)
+    assert any("without any target" in message for message in map(str, one.notices_))
 
 
 def test_estimator_refuses_what_does_not_go_with_missing_targets():
@@ -336,7 +336,7 @@ def test_correlated_residuals_are_told():
         Y = X @ rng.normal(size=(3, 2)) + noise
         Y[rng.random(Y.shape) < 0.1] = np.nan
         model = estimator(noise="per_output").fit(X, Y)
-        assert any("residuals of targets of the same rows" in each for each in model.messages_) is told
+        assert any(each.code == "correlated_residuals" for each in model.diagnose()) is told
 
 
 def test_a_small_table_on_which_rows_for_the_completed_one_were_too_low():

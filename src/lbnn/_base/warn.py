@@ -24,14 +24,15 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 _COLLECTED: ContextVar[list[str] | None] = ContextVar("lbnn_collected_messages", default=None)
 
 
-def warn(message: str, category: type[Warning] = AccuracyWarning, *, at_once: bool = False) -> None:
+def warn(message: str | Warning, category: type[Warning] = AccuracyWarning, *, at_once: bool = False) -> None:
     """Warn at the line that called the library, however deep inside it the reason was found.
 
-    With `at_once` also where messages are collected: what is of use only before the work is done.
+    A warning that is given as such keeps its own category. With `at_once` also where messages are collected:
+    what is of use only before the work is done.
     """
     kept = _COLLECTED.get()
     if kept is not None and not at_once:
-        kept.append(message)
+        kept.append(str(message))
         return
     warnings.warn(message, category, stacklevel=_frames_inside() + 1)
 

@@ -81,7 +81,7 @@ def _settings(size: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
         raise BadInputError(
             f"--band is for the linear kernel on the command line, got --kernel {shared['kernel']}"
         )
-    options = {"--noise": "noise", "--inputs": "inputs", "--kernel-param": "kernel_params"}
+    options = {"--noise": "noise", "--column-scales": "column_scales"}
     usual = ModelOptions().settings(0)
     given = [option for option, name in options.items() if shared[name] != usual[name]]
     if given:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,7 +30,7 @@ from lbnn.cli.options import (
     numbers_of,
     with_groups,
 )
-from lbnn.cli.problems import BadInputError, console, warn_once
+from lbnn.cli.problems import BadInputError, TableWords, console, warn_once
 from lbnn.cli.provenance import origin, print_json
 from lbnn.cli.reading import Reading
 from lbnn.estimator import LBNNRegressor
@@ -81,9 +81,10 @@ def evidence(
     check_outputs([out], [table.data], force)
     examples = read_examples(table, reading)
     X, Y, shared = examples.X, examples.Y, model.settings(seed)
-    with collected() as messages:
-        rows = [_row(X, Y, cell, shared) for cell in _cells(depths, widths, betas)]
-    warn_once(messages, examples.labels)
+    said: dict[str, None] = {}
+    with collected():  # what each fit warns of is said once
+        rows = [_row(X, Y, cell, shared, examples.labels, said) for cell in _cells(depths, widths, betas)]
+    warn_once(said)
     rows.sort(key=lambda row: -float(row["log_evidence"]))
     if out:
         write_atomically(out, lambda path: pd.DataFrame(rows).to_csv(path, index=False))
@@ -110,16 +111,23 @@ def _cells(depths: str, widths: str, betas: str) -> Iterator[tuple[tuple[int, ..
 
 
 def _row(
-    X: Any, Y: Any, cell: tuple[tuple[int, ...], float | str], settings: dict[str, Any]
+    X: Any,
+    Y: Any,
+    cell: tuple[tuple[int, ...], float | str],
+    settings: dict[str, Any],
+    labels: Sequence[str],
+    said: dict[str, None],
 ) -> dict[str, Any]:
-    """One network: its evidence and what was chosen by it."""
+    """One network: its evidence and what was chosen by it; `said` collects what its fit warns of."""
     widths, beta = cell
     model = LBNNRegressor(depth=len(widths) + 1, width=widths, beta=beta, **settings).fit(X, Y)
+    words = TableWords(labels)
+    said |= dict.fromkeys(each.render(words) for each in model.notices_ if each.category is not None)
     return {
         "depth": len(widths) + 1,
         "width": widths[0] if widths else None,
-        "noise": model.evidence_table_[0]["noise"],
-        "inputs": model.inputs_,
+        "noise": model.candidates_[0].noise,
+        "inputs": model.kernel_.columns,
         "beta": model.beta_,
         "prior_scale": model.prior_scale_,
         "log_evidence": model.log_evidence_,

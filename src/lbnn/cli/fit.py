@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from lbnn._base.files import text_writer
@@ -17,7 +18,6 @@ from lbnn.cli.fit_results import FitResults, Rows
 from lbnn.cli.modelling import (
     BY_EVIDENCE,
     ModelOptions,
-    OwnLengthScales,
     depth_of,
     number_or_evidence,
     width_of,
@@ -95,7 +95,6 @@ def fit(
     width: Width = BY_EVIDENCE,
     beta: Beta = BY_EVIDENCE,
     model: ModelOptions,
-    ard: OwnLengthScales = False,
     band: Band = [],  # noqa: B006
     average: Average = False,
     no_integrate: NoIntegrate = False,
@@ -131,11 +130,7 @@ def fit(
     }
     shared = model.settings(seed)
     partial = missing_targets is MissingTargetValues.allow
-    without_bands = {
-        "--ard": ard,
-        "--average": average,
-        "--no-integrate": no_integrate,
-    }
+    without_bands = {"--average": average, "--no-integrate": no_integrate}
     _require_combination(bool(band), without_bands, partial or bool(weights))
     examples = read_examples(table, reading, weights, partial)
     if band:
@@ -143,7 +138,6 @@ def fit(
         return
     estimator = LBNNRegressor(
         average=average or ("auto" if not no_integrate else False),
-        ard=ard,
         missing_targets=missing_targets.value,
         **size,
         **shared,
@@ -167,7 +161,7 @@ def _fitted(model: LBNNRegressor, examples: Examples) -> FitResults:
     """Fit examples; what was found."""
     with working("comparing networks"), collected():  # the report has what it warns of
         model.fit(examples.X, examples.Y, sample_weight=examples.weights)
-    plain = examples.weights is None and not model.missing_counts_.any()
+    plain = examples.weights is None and bool(np.isnan(model.missing_explained_).all())
     rows = Rows(examples.X, examples.Y, examples.labels) if plain else None
     return FitResults.of(model, list(examples.Y.columns), len(examples.Y), rows, examples.notes)
 

@@ -57,17 +57,20 @@ def _chosen(results: FitResults) -> Section:
     model = results.model
     width = shown_widths(model.widths_)
     network = (
-        f"depth {model.depth_}, width {width}" if model.widths_ else "infinite width (a Gaussian process)"
+        f"depth {len(model.widths_) + 1}, width {width}"
+        if model.widths_
+        else "infinite width (a Gaussian process)"
     )
     lines: list[Part] = [
         counted(results.rows, model.n_features_in_, len(results.names)),
         f"Network: {network}; prior scale {shown(model.prior_scale_)}; features "
-        f"{model.inputs_}{_kernel(model)}",
+        f"{model.kernel_.columns}{'' if model.kernel_.name == 'linear' else f'; kernel {model.kernel_}'}",
         f"Log evidence {model.log_evidence_:.2f} ± {model.log_evidence_error_:.2g}",
     ]
-    if len(model.models_) > 1:
+    models = len(model._state.models)
+    if models > 1:
         lines.append(
-            f"Predictions average {len(model.models_)} models, of other noise, scale or width as well; "
+            f"Predictions average {models} models, of other noise, scale or width as well; "
             "this is the best of them."
         )
     chosen = results.chosen()
@@ -87,28 +90,17 @@ def _chosen(results: FitResults) -> Section:
 def _missing_targets(results: FitResults) -> list[Grid]:
     """How many targets were missing, and what the other targets of their rows explain of them."""
     model = results.model
-    if not model.missing_counts_.any():
+    missing = [each for each in model.notices_ if each.code == "missing_cells"]
+    if not missing:
         return []
     shares = ["–" if np.isnan(share) else f"{share:.2f}" for share in model.missing_explained_]
-    counts = (str(count) for count in model.missing_counts_)
+    counts = (str(count) for count in missing[0].fields["counts"])
     caption = (
         "Missing targets, and the share of their variance that the other targets of the same rows explain "
         "in addition to all other rows"
     )
     rows = list(zip(results.names, counts, shares, strict=True))
     return [Grid(("target", "missing", "explained by others"), rows, caption)]
-
-
-def _kernel(model: Any) -> str:
-    """The kernel with its parameters."""
-    if model.kernel_ == "linear":
-        return ""
-    given = ", ".join(f"{name} {_listed(value)}" for name, value in model.kernel_params_.items())
-    return f"; kernel {model.kernel_} ({given})"
-
-
-def _listed(value: Any) -> str:
-    return ", ".join(shown(each, 3) for each in np.atleast_1d(value))
 
 
 def _candidates(results: FitResults) -> Section:
@@ -121,7 +113,7 @@ def _candidates(results: FitResults) -> Section:
             str(row["depth"]),
             shown_widths(row["widths"]),
             row["noise"],
-            row["inputs"],
+            row["columns"],
             f"{row['log_evidence']:.2f}",
             f"{row['penalty']:.2f}",
             f"{abs(row['below_the_best']):.2f}",  # no minus sign before zero

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy import special
 
 from lbnn._base.types import Array
 from lbnn._base.warn import collected
-from lbnn.cli.problems import in_terms_of_the_table
+from lbnn.cli.problems import TableWords
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.estimator.summary import Facts, facts
 
@@ -78,20 +79,21 @@ class FitResults:
         """Of the rows, as they are fitted, (rows, n_d)."""
         return np.asarray(self.model._state.scored_targets)
 
-    @property
+    @cached_property
     def messages(self) -> list[str]:
-        """What the fit and the left-out predictions noticed."""
-        found = [*self.model.messages_, *(self.scores.messages if self.scores else ())]
+        """What the fit and the left-out predictions noticed, and advice."""
         labels = () if self.data is None else self.data.labels
+        words = TableWords(labels)
+        known = {each.code for each in self.model.notices_}
+        advice = [each for each in self.model.diagnose() if each.code not in known]
+        found = [each.render(words) for each in (*self.model.notices_, *advice)]
+        found += [words.message(each) for each in (self.scores.messages if self.scores else ())]
         kept = self.model._state.rows.kept  # what scores call examples
 
         def named(match: re.Match[str]) -> str:
             return str(labels[kept[int(match[1])]]) if labels else match[0]
 
-        return [
-            re.sub(r"\bexample (\d+)\b", named, in_terms_of_the_table(message, labels))
-            for message in dict.fromkeys(found)
-        ]
+        return [re.sub(r"\bexample (\d+)\b", named, message) for message in dict.fromkeys(found)]
 
     # ------------------------------------------------------------------ what was chosen
 
@@ -102,7 +104,7 @@ class FitResults:
         shares = np.atleast_1d(model.signal_share_).tolist()
         intervals = np.reshape(model.signal_share_interval_, (-1, 2)).tolist()
         return {
-            "depth": model.depth_,
+            "depth": len(model.widths_) + 1,
             "widths": list(model.widths_),
             "noise": model.noise_,
             "noise_deviation": dict(zip(self.names, deviations.tolist(), strict=True)),
@@ -110,19 +112,27 @@ class FitResults:
             "signal_share_interval": dict(zip(self.names, intervals, strict=True)),
             "beta": model.beta_,
             "prior_scale": model.prior_scale_,
-            "inputs": model.inputs_,
-            "kernel": model.kernel_,
-            "kernel_parameters": model.kernel_params_,
+            "inputs": model.kernel_.columns,
+            "kernel": model.kernel_.name,
+            "kernel_parameters": dict(model.kernel_.parameters),
             "log_evidence": model.log_evidence_,
             "log_evidence_error": model.log_evidence_error_,
-            "models_averaged": len(model.models_),
+            "models_averaged": len(model._state.models),
         }
 
     def candidates(self) -> list[dict[str, Any]]:
         """The evidence table, best first by evidence less penalty."""
-        table = sorted(self.model.evidence_table_, key=lambda row: row["penalty"] - row["log_evidence"])
-        best = table[0]["log_evidence"] - table[0]["penalty"]
-        return [{**row, "below_the_best": best - row["log_evidence"] + row["penalty"]} for row in table]
+        table = sorted(self.model.candidates_, key=lambda each: each.penalty - each.log_evidence)
+        best = table[0].log_evidence - table[0].penalty
+        return [
+            {
+                "depth": len(each.widths) + 1,
+                **{name: value for name, value in vars(each).items() if name not in ("posterior", "kernel")},
+                "kernel_parameters": dict(each.kernel.parameters),
+                "below_the_best": best - each.log_evidence + each.penalty,
+            }
+            for each in table
+        ]
 
     def correlations(self) -> Array:
         """E L as correlations of the targets, (n_d, n_d)."""

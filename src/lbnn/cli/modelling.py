@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from sklearn.metrics import mean_squared_error, r2_score
-from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
 from lbnn._base.types import Array
 from lbnn.cli.options import numbers_of
 from lbnn.cli.problems import BadInputError
-from lbnn.estimator.kernels import FAMILIES
-from lbnn.estimator.settings import NOISES
+from lbnn.estimator.settings import KERNELS, NOISES
 
 BY_EVIDENCE = "evidence"
 
@@ -40,45 +37,27 @@ Kernel = Annotated[
     str,
     typer.Option(
         "--kernel",
-        help="linear, rbf, matern12, matern32, matern52, rational_quadratic, polynomial, linear+rbf, relu, "
-        "erf (their parameters by evidence), a kernel of scikit-learn such as laplacian, or auto: the "
-        "best of linear, linear+rbf and relu.",
-    ),
-]
-KernelParam = Annotated[
-    list[str],
-    typer.Option(
-        "--kernel-param",
-        help="A parameter of the kernel, as length_scale=2 or degree=3; repeatable.",
-        metavar="NAME=VALUE",
-        show_default=False,
-    ),
-]
-OwnLengthScales = Annotated[
-    bool,
-    typer.Option(
-        "--ard",
-        help="Allow each feature a scale of its own (a length scale in rbf kernels), where the evidence "
-        "gains.",
-        show_default=False,
+        help="linear; rbf, linear+rbf or relu, their parameters by evidence; or auto: the best of linear, "
+        "linear+rbf and relu.",
     ),
 ]
 
 
-class Inputs(enum.StrEnum):
-    """Units in which features are seen."""
+class Scales(enum.StrEnum):
+    """Scales in which features are seen."""
 
-    evidence = "evidence"
+    auto = "auto"
     raw = "raw"
     standardised = "standardised"
+    own = "own"
 
 
-InputUnits = Annotated[
-    Inputs,
+ColumnScales = Annotated[
+    Scales,
     typer.Option(
-        "--inputs",
-        help="Features as they are (raw), divided by their standard deviations (standardised), or what the "
-        "evidence prefers.",
+        "--column-scales",
+        help="Features as they are (raw), divided by their standard deviations (standardised), whichever the "
+        "evidence prefers (auto), or each with a scale of its own where the evidence gains (own).",
     ),
 ]
 TargetError = Annotated[
@@ -128,24 +107,10 @@ def width_of(text: str) -> int | tuple[int, ...] | str:
 
 def kernel_of(text: str) -> str:
     """The name of a kernel that takes rows of a table."""
-    known = dict.fromkeys(["linear", "auto", *FAMILIES, *PAIRWISE_KERNEL_FUNCTIONS])
+    known = [name for name in KERNELS if name != "precomputed"]
     if text not in known:
         raise BadInputError(f"--kernel must be one of {', '.join(known)}, got {text!r}")
     return text
-
-
-def kernel_params_of(values: Sequence[str]) -> dict[str, float] | None:
-    """Parameters given as name=value."""
-    found: dict[str, float] = {}
-    for value in values:
-        name, _, number = value.partition("=")
-        try:
-            found[name.strip()] = float(number)
-        except ValueError:
-            raise BadInputError(
-                f"--kernel-param must be NAME=NUMBER, as length_scale=2, got {value!r}"
-            ) from None
-    return found or None
 
 
 @dataclass(frozen=True)
@@ -155,16 +120,14 @@ class ModelOptions:
     prior_scale: PriorScale = BY_EVIDENCE
     noise: Noise = "auto"
     kernel: Kernel = "linear"
-    kernel_param: KernelParam = field(default_factory=list)
-    inputs: InputUnits = Inputs.evidence
+    column_scales: ColumnScales = Scales.auto
     no_intercept: NoIntercept = False
     target_error: TargetError = 0.1
 
     def settings(self, seed: int) -> dict[str, Any]:
         """Parameters of the estimator."""
         return {
-            "kernel_params": kernel_params_of(self.kernel_param),
-            "inputs": self.inputs.value,
+            "column_scales": self.column_scales.value,
             "target_error": self.target_error,
             "prior_scale": number_or_evidence(self.prior_scale, "--prior-scale"),
             "noise": noise_of(self.noise),

@@ -26,10 +26,10 @@ from lbnn.cli.files import check_outputs, check_suffix, safe_for_spreadsheets, w
 from lbnn.cli.modelling import counted_rows, fit_scores, shown
 from lbnn.cli.models import NamedModel, load_model
 from lbnn.cli.options import Debug, Force, with_groups
-from lbnn.cli.problems import BadInputError, console, listed, say, with_options, working
+from lbnn.cli.problems import BadInputError, TableWords, console, listed, say, working
 from lbnn.cli.reading import Reading, Table, read_table
 from lbnn.estimator import BandedRegressor, LBNNRegressor
-from lbnn.estimator.extent import large_leverage
+from lbnn.estimator.leverage import large_leverage
 from lbnn.plots.page import Grid, show_grid
 
 EXAMPLES = """
@@ -193,13 +193,13 @@ def _targets(model: NamedModel, table: Table, used: bool) -> Array:
 def _say_extrapolations(model: NamedModel, X: Any, frame: Any, labels: list[str]) -> None:
     """Name rows far outside the range of the training rows, and rows of large leverage."""
     if isinstance(model.estimator, LBNNRegressor):
-        said = model.estimator._state.extent.outside_ranges(X.to_numpy(), model.features, labels)
-        if said:
-            say(f"lbnn: warning: {with_options(said)}")
+        said = model.estimator._state.extent.outside_ranges(X.to_numpy(), model.features)
+        if said is not None:
+            say(f"lbnn: warning: {said.render(TableWords(labels))}")
     if LEVERAGE in frame and LEVERAGE not in model.targets:
-        said = large_leverage(frame[LEVERAGE].to_numpy(), labels)
-        if said:
-            say(f"lbnn: warning: {said}")
+        said = large_leverage(frame[LEVERAGE].to_numpy())
+        if said is not None:
+            say(f"lbnn: warning: {said.render(TableWords(labels))}")
 
 
 def _predictions(

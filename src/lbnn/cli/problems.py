@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +13,8 @@ from typing import Any
 import typer
 from rich.console import Console
 from typer.core import TyperCommand
+
+from lbnn._base.notices import Words
 
 #: Exit codes: 0 is success.
 FAILURE = 1  # a claim fails, or the run did
@@ -63,7 +64,9 @@ def _complain(problem: BaseException, debug: bool) -> None:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"lbnn: warning: {with_options(str(message))}", err=True)
+    notice, words = getattr(message, "notice", None), TableWords()
+    text = words.message(str(message)) if notice is None else notice.render(words)
+    typer.echo(f"lbnn: warning: {text}", err=True)
 
 
 def say(text: str) -> None:
@@ -71,56 +74,51 @@ def say(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def in_terms_of_the_table(message: str, labels: Sequence[str]) -> str:
-    """A message of the library with rows by their names, and parameters of Python as options.
+class TableWords(Words):
+    """How texts name rows and parameters on the command line: rows by their labels, parameters as options.
 
     Examples
     --------
-    >>> from lbnn.cli.problems import in_terms_of_the_table
-    >>> in_terms_of_the_table("row 1 is far: use ard=True", ["P1", "P2"])
-    'P2 is far: use --ard'
+    >>> from lbnn.cli.problems import TableWords
+    >>> words = TableWords(["P1", "P2"])
+    >>> words.row(1), words.setting("kernel", "relu"), words.setting("fit_intercept", False)
+    ('P2', '--kernel relu', '--no-intercept')
     """
 
-    def named(match: re.Match[str]) -> str:
-        row = int(match[1])
-        return labels[row] if row < len(labels) else match[0]
+    leverage = "the column leverage"
 
-    return with_options(re.sub(r"\brow (\d+)\b", named, message))
+    def __init__(self, labels: Sequence[str] = ()) -> None:
+        self.labels = labels
+
+    def row(self, number: int) -> str:
+        """Its label."""
+        return self.labels[number] if number < len(self.labels) else super().row(number)
+
+    def parameter(self, name: str) -> str:
+        """An option."""
+        return f"--{name.replace('_', '-')}"
+
+    def setting(self, name: str, value: Any) -> str:
+        """An option with its value."""
+        return _SWITCHES.get((name, value), f"{self.parameter(name)} {value}")
+
+    def message(self, text: str) -> str:
+        """A text of the inference itself."""
+        return text.replace("target_error", self.parameter("target_error"))
 
 
-#: Options with another name than the parameter of the estimator, or without value; a column of predictions.
+#: Options without a value.
 _SWITCHES = {
-    "ard=True": "--ard",
-    "average=True": "--average",
-    "average=False": "--no-integrate",
-    "fit_intercept=False": "--no-intercept",
-    "predictive(X).leverage": "the column leverage",
+    ("average", True): "--average",
+    ("average", False): "--no-integrate",
+    ("fit_intercept", False): "--no-intercept",
 }
-_PARAMETERS = r"\b(kernel|noise|depth|width|inputs|missing_targets|beta)=('[^']*'|\d+)"
 
 
-def with_options(message: str) -> str:
-    """A message of the library with options of the command line instead of parameters of Python.
-
-    Examples
-    --------
-    >>> from lbnn.cli.problems import with_options
-    >>> with_options("use kernel='linear+rbf', or depth=2, width=5, or ard=True")
-    'use --kernel linear+rbf, or --depth 2, --width 5, or --ard'
-    """
-    for parameter, option in _SWITCHES.items():
-        message = message.replace(parameter, option)
-
-    def named(match: re.Match[str]) -> str:
-        return f"--{match[1].replace('_', '-')} {match[2].strip(chr(39))}"
-
-    return re.sub(r"\btarget_error\b(?!=)", "--target-error", re.sub(_PARAMETERS, named, message))
-
-
-def warn_once(messages: Iterable[str], labels: Sequence[str] = ()) -> None:
+def warn_once(messages: Iterable[str]) -> None:
     """Say what the library warned of, each message once."""
     for message in dict.fromkeys(messages):
-        say(f"lbnn: warning: {in_terms_of_the_table(message, labels)}")
+        say(f"lbnn: warning: {message}")
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:

@@ -1,25 +1,21 @@
-"""Kernels with parameters: those that are given, and those that the evidence chooses.
+"""Kernels, and their parameters that the evidence chooses.
 
-A family is a function of the rows and of its parameters. Distances of stationary kernels are in units of a
-length scale, one for all columns or one for each.
+Distances of stationary kernels are in units of a length scale, one for all columns or one for each.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy import optimize
 from scipy.spatial.distance import cdist
-from sklearn.metrics.pairwise import pairwise_kernels
 
 from lbnn._base.types import Array, IndexArray
 from lbnn.data.network_kernels import WEIGHT_VARIANCES, kernel_of
-
-Parameters = dict[str, Any]
 
 _STEPS = np.arange(-3.0, 6.0)  # powers of two of the median distance that are tried as length scales, ...
 _REFINEMENTS = (0.5, 0.25)  # ... and of the best of them
@@ -34,143 +30,115 @@ def _rbf(left: Array, right: Array, length_scale: Any) -> Array:
     return np.exp(-0.5 * _squared_distance(left, right, length_scale))
 
 
-def _matern(order: float) -> Callable[..., Array]:
-    def kernel(left: Array, right: Array, length_scale: Any) -> Array:
-        scaled = math.sqrt(2 * order) * np.sqrt(_squared_distance(left, right, length_scale))
-        polynomial = {0.5: 1.0, 1.5: 1 + scaled, 2.5: 1 + scaled + scaled**2 / 3}[order]
-        return polynomial * np.exp(-scaled)
-
-    return kernel
-
-
-def _rational_quadratic(left: Array, right: Array, length_scale: Any, alpha: float) -> Array:
-    return (1 + _squared_distance(left, right, length_scale) / (2 * alpha)) ** -alpha
-
-
-def _polynomial(left: Array, right: Array, degree: float, coef0: float = 1.0) -> Array:
-    return (left @ right.T / left.shape[1] + coef0) ** degree
-
-
 def _linear_and_rbf(left: Array, right: Array, length_scale: Any, share: float) -> Array:
     """A share of the rbf kernel, of variance one, and the rest of the linear one, xᵀx'/n0."""
     return (1 - share) * (left @ right.T) / left.shape[1] + share * _rbf(left, right, length_scale)
 
 
-def _network(activation: str) -> Callable[..., Array]:
-    """The kernel of an infinitely wide network with this activation."""
-
-    def kernel(
-        left: Array, right: Array, depth: int, bias_variance: float, weight_variance: float | None = None
-    ) -> Array:
-        weights = WEIGHT_VARIANCES[activation] if weight_variance is None else weight_variance
-        return kernel_of(activation, left, right, int(depth), weights, bias_variance)
-
-    return kernel
+def _relu(left: Array, right: Array, depth: float, bias_variance: float) -> Array:
+    """The kernel of an infinitely wide network of rectified linear units."""
+    return kernel_of("relu", left, right, int(depth), WEIGHT_VARIANCES["relu"], float(bias_variance))
 
 
-#: Tried depths (number of weight matrices) and variances of biases; inputs of unit size make ones typical.
-_DEPTHS, _BIASES = (2, 3, 4, 6), (0.1, 0.0, 1.0, 10.0)
-#: The degree of nonlinearity of activations that are not homogeneous.
-_WEIGHTS = (2.0, 0.1, 0.5, 8.0)
-
-
-@dataclass(frozen=True)
-class Family:
-    """A kernel, and the values that are tried of each parameter but the length scale."""
-
-    function: Callable[..., Array]
-    stationary: bool = True
-    grids: dict[str, tuple[float, ...]] = field(default_factory=dict)
-
-
-#: Kernels whose parameters the evidence chooses where they are not given.
-FAMILIES: dict[str, Family] = {
-    "rbf": Family(_rbf),
-    "matern12": Family(_matern(0.5)),
-    "matern32": Family(_matern(1.5)),
-    "matern52": Family(_matern(2.5)),
-    "rational_quadratic": Family(_rational_quadratic, grids={"alpha": (1.0, 0.1, 0.3, 3.0, 10.0)}),
-    "polynomial": Family(_polynomial, stationary=False, grids={"degree": (2, 1, 3, 4)}),
-    "linear+rbf": Family(_linear_and_rbf, grids={"share": (0.5, 0.01, 0.03, 0.1, 0.9)}),
-    "relu": Family(_network("relu"), stationary=False, grids={"depth": _DEPTHS, "bias_variance": _BIASES}),
-    "erf": Family(
-        _network("erf"),
-        stationary=False,
-        grids={"depth": _DEPTHS, "bias_variance": _BIASES, "weight_variance": _WEIGHTS},
-    ),
+#: Kernels whose parameters the evidence chooses: the function, and the values that are tried of each
+#: parameter but the length scale, the first of them to begin with.
+FAMILIES: dict[str, tuple[Callable[..., Array], dict[str, tuple[float, ...]]]] = {
+    "rbf": (_rbf, {}),
+    "linear+rbf": (_linear_and_rbf, {"share": (0.5, 0.01, 0.03, 0.1, 0.9)}),
+    "relu": (_relu, {"depth": (2, 3, 4, 6), "bias_variance": (0.1, 0.0, 1.0, 10.0)}),
 }
+
+
+def stationary(name: str) -> bool:
+    """Whether a kernel of this name has a length scale."""
+    return name in ("rbf", "linear+rbf")
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel with all its parameters: one of ours, or one of scikit-learn's, or a function."""
+    """A kernel with its parameters.
+
+    Attributes
+    ----------
+    metric : str or callable
+        "linear", "precomputed", a name of `FAMILIES`, or a function of two arrays of rows.
+    parameters : dict
+        Those that the evidence has chosen.
+    columns : str
+        Units of the columns that it gets: "raw", "standardised" or "own".
+    """
 
     metric: Any
-    parameters: Parameters
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    columns: str = "raw"
+
+    @property
+    def name(self) -> str:
+        """Its name; "callable" of a function."""
+        return self.metric if isinstance(self.metric, str) else "callable"
+
+    @property
+    def has_parameters(self) -> bool:
+        """Whether there is something to choose."""
+        return self.name in FAMILIES
+
+    def __str__(self) -> str:
+        """The name and the parameters."""
+        name = (
+            self.metric
+            if isinstance(self.metric, str)
+            else getattr(self.metric, "__name__", str(self.metric))
+        )
+        shown = ", ".join(
+            f"{key} {', '.join(f'{each:.4g}' for each in np.atleast_1d(value))}"
+            for key, value in self.parameters.items()
+        )
+        return f"{name} ({shown})" if shown else name
 
     def matrix(self, left: Array, right: Array) -> Array:
         """Kernel matrix of rows (p, n0) and (p', n0), (p, p')."""
         if self.metric == "precomputed":
             return left
-        if self.ours:
-            return FAMILIES[self.metric].function(left, right, **self._shaped)
-        return np.asarray(pairwise_kernels(left, right, metric=self.metric, **self.parameters))
-
-    @property
-    def ours(self) -> bool:
-        """Whether the parameters are of a family here; with others, such as gamma, it is scikit-learn's."""
-        if not isinstance(self.metric, str) or self.metric not in FAMILIES:
-            return False
-        return set(self.parameters) <= {"length_scale", "coef0", *FAMILIES[self.metric].grids}
-
-    @property
-    def complete(self) -> bool:
-        """Whether there is nothing to choose."""
-        if not self.ours:
-            return True
-        family = FAMILIES[self.metric]
-        wanted = {*family.grids} | ({"length_scale"} if family.stationary else set())
-        return wanted <= set(self.parameters)
-
-    @property
-    def _shaped(self) -> Parameters:
-        return {
-            name: np.asarray(value, float) if name == "length_scale" else value
-            for name, value in self.parameters.items()
-        }
+        if not isinstance(self.metric, str):
+            found = np.asarray(self.metric(left, right), float)
+            if found.shape != (len(left), len(right)):
+                raise ValueError(
+                    f"a kernel takes two arrays of rows and gives a matrix, here {(len(left), len(right))}, "
+                    f"got an array of shape {found.shape}"
+                )
+            return found
+        shaped = {key: np.asarray(value, float) for key, value in self.parameters.items()}
+        return FAMILIES[self.metric][0](left, right, **shaped)
 
 
-def chosen(kernel: Kernel, X: Array, evidence: Callable[[Kernel], float]) -> Kernel:
-    """The kernel with the parameters that are not given chosen by evidence: one after the other, twice.
+def chosen(name: str, X: Array, evidence: Callable[[Kernel], float]) -> Kernel:
+    """The kernel with the parameters that the evidence prefers: one after the other, twice.
 
     Length scales are tried over eight octaves around the median distance of the rows X, then closer to the
     best.
     """
-    family = FAMILIES[kernel.metric]
-    free_grids = {name: values for name, values in family.grids.items() if name not in kernel.parameters}
-    free_length = family.stationary and "length_scale" not in kernel.parameters
-    typical = typical_distance(X)
-    start = {name: values[0] for name, values in free_grids.items()}
+    grids, free_length, typical = FAMILIES[name][1], stationary(name), typical_distance(X)
+    start: dict[str, Any] = {key: values[0] for key, values in grids.items()}
     if free_length:
         start["length_scale"] = typical
-    best = Kernel(kernel.metric, {**start, **kernel.parameters})
+    best = Kernel(name, start)
     found = {_key(best): evidence(best)}
 
-    def better(current: Kernel, name: str, values: Any) -> Kernel:
-        tried = [Kernel(kernel.metric, {**current.parameters, name: value}) for value in values]
+    def better(current: Kernel, key: str, values: Any) -> Kernel:
+        tried = [Kernel(name, {**current.parameters, key: value}) for value in values]
         for each in tried:
             if _key(each) not in found:
                 found[_key(each)] = evidence(each)
         return max([current, *tried], key=lambda each: found[_key(each)])
 
-    for _ in range(2 if len(free_grids) + free_length > 1 else 1):
+    for _ in range(2 if len(grids) + free_length > 1 else 1):
         if free_length:
             best = better(best, "length_scale", typical * 2.0**_STEPS)
             for step in _REFINEMENTS:
                 here = best.parameters["length_scale"]
                 best = better(best, "length_scale", [here * 2.0**-step, here * 2.0**step])
-        for name, values in free_grids.items():
-            best = better(best, name, values)
+        for key, values in grids.items():
+            best = better(best, key, values)
     return best
 
 
@@ -213,7 +181,7 @@ def with_own_length_scales(
     """
     common, groups = float(kernel.parameters["length_scale"]), int(group_of.max()) + 1
     others = {name: value for name, value in kernel.parameters.items() if name != "length_scale"}
-    function = FAMILIES[kernel.metric].function
+    function = FAMILIES[kernel.name][0]
     centring = np.eye(len(X)) - 1 / len(X)
 
     def negative(theta: Array) -> tuple[float, Array]:

@@ -13,12 +13,13 @@ from dataclasses import replace
 import numpy as np
 from scipy import stats
 
+from lbnn._base.notices import Notice
 from lbnn._base.types import Array, Mask
 from lbnn._base.warn import collected
-from lbnn.estimator.free_noise import FreeNoiseModel
-from lbnn.estimator.model import FittedModel, FittedState
+from lbnn.estimator.fitted import FittedModel, FittedState, FreeNoiseModel
+from lbnn.estimator.notices import notice
 from lbnn.scale.measure import ScaleMeasure
-from lbnn.selection import Candidate
+from lbnn.selection import Trial
 
 #: Rows up to which left-out predictions are computed in every fit: 0.05 s for 50 rows, 1% of a fit. The cost
 #: grows with the square of the rows.
@@ -29,14 +30,14 @@ _FEWEST_ROWS = 10  # below, the squared error of left-out predictions says next 
 
 
 def contradiction(
-    state: FittedState, chosen: Candidate, lead: float, without: FittedModel | None = None
-) -> str:
-    """What is said where left-out predictions contradict a signal; empty where they do not.
+    state: FittedState, chosen: Trial, lead: float, without: FittedModel | None = None
+) -> list[Notice]:
+    """What is said where left-out predictions contradict a signal.
 
     Parameters
     ----------
     state : FittedState
-    chosen : Candidate
+    chosen : Trial
         The one that the evidence prefers.
     lead : float
         Its log evidence less that of the same targets without signal, both less their penalties; NaN where
@@ -50,18 +51,22 @@ def contradiction(
         or not lead > CLEAR_LEAD
         or not _FEWEST_ROWS <= len(state.targets) <= _MOST_ROWS
     ):
-        return ""
+        return []
     explained, gain, error = left_out_support(state, without)
     # a model without signal but with the same noise is so close that a gain within its error is none
     if explained > 0 and gain > (0.0 if without is None else error):
-        return ""
-    spread = "variance" if without is None else "covariance"
-    return (
-        f"the evidence prefers a signal to none by {lead:.3g} nats, but left-out predictions do not support "
-        f"it: their R² is {explained:.2g}, and their log density is {abs(gain):.3g} ± {error:.2g} nats "
-        f"{'above' if gain >= 0 else 'below'} that of the mean and {spread} of the other rows alone. "
-        f"{_reason(state)}Do not rely on these predictions"
-    )
+        return []
+    reason = None
+    if state.targets.shape[1] > 1:
+        reason = "correlated_noise"
+    elif state.best.posterior.spectrum.examples == len(state.targets):  # one less with an intercept
+        reason = "no_intercept"
+    correlated = without is not None
+    return [
+        notice(
+            "left_out", lead=lead, r2=explained, nats=gain, error=error, reason=reason, correlated=correlated
+        )
+    ]
 
 
 def left_out_support(state: FittedState, without: FittedModel | None = None) -> tuple[float, float, float]:
@@ -90,15 +95,6 @@ def _free_combinations(state: FittedState) -> Array:
         return state.targets
     axes = np.linalg.svd(matrix, full_matrices=False).U
     return np.asarray(state.targets @ axes, float)
-
-
-def _reason(state: FittedState) -> str:
-    """How such a signal can arise."""
-    if state.targets.shape[1] > 1:
-        return "The signal may be noise that is correlated across outputs. "
-    if state.best.posterior.spectrum.examples == len(state.targets):  # one less with an intercept
-        return "The model has no intercept (fit_intercept=False), and may need one. "
-    return ""
 
 
 def _cheaper(state: FittedState) -> FittedModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -10,42 +11,80 @@ import numpy as np
 from lbnn import archive
 from lbnn._base.types import Array
 from lbnn.data.centring import CentredInputs, CentredKernel, Columns
-from lbnn.estimator.columns import ColumnUnits
-from lbnn.estimator.extent import Extent
-from lbnn.estimator.free_noise import FreeNoiseModel
-from lbnn.estimator.input_transform import InputTransform
+from lbnn.estimator.fitted import FittedModel, FittedState, FreeNoiseModel
+from lbnn.estimator.fitting import Candidate
+from lbnn.estimator.inputs import InputTransform
 from lbnn.estimator.kernels import Kernel
-from lbnn.estimator.model import FittedModel, FittedState
-from lbnn.estimator.rows import Rows
+from lbnn.estimator.leverage import Extent
+from lbnn.estimator.notices import notice
+from lbnn.estimator.table import Rows
+from lbnn.estimator.units import ColumnUnits
 from lbnn.free_noise.posterior import FreeNoisePosterior
 from lbnn.posterior import Posterior
 
 KIND = "LBNNRegressor"
-#: Of the header and the arrays below; it has been in the header since the second.
-LAYOUT = 3
+LAYOUT = 4  # of the header and the arrays below
 
 
 def description(estimator: Any) -> dict[str, Any]:
     """What a header says of a fitted estimator."""
     names = getattr(estimator, "feature_names_in_", None)
+    posteriors = [id(model.posterior) for model in estimator._state.models]
     return {
         "parameters": {name: _plain(each, name) for name, each in estimator.get_params(deep=False).items()},
         "features": estimator.n_features_in_,
         "feature_names": None if names is None else [str(name) for name in names],
         "target_names": estimator.target_names_,
-        "missing_counts": estimator.missing_counts_.tolist(),
         "missing_explained": [
             None if np.isnan(each) else float(each) for each in estimator.missing_explained_
         ],
-        "table": estimator.evidence_table_,
-        "messages": list(estimator.messages_),
+        "candidates": [_candidate(each, posteriors) for each in estimator.candidates_],
+        "notices": [[each.code, _plain(each.fields, each.code)] for each in estimator.notices_],
     }
+
+
+def _candidate(candidate: Candidate, posteriors: list[int]) -> dict[str, Any]:
+    """Its numbers, its kernel, and which model has its posterior."""
+    place = posteriors.index(id(candidate.posterior)) if candidate.posterior is not None else None
+    found = {**vars(candidate), "posterior": place, "kernel": _packed_kernel(candidate.kernel)}
+    return {name: _plain(each, name) for name, each in found.items()}
+
+
+def described(estimator: Any, about: dict[str, Any], state: FittedState) -> Any:
+    """The estimator that a header and the state of its predictions describe."""
+    estimator.n_features_in_ = int(about["features"])
+    if about["feature_names"] is not None:
+        estimator.feature_names_in_ = np.array([str(name) for name in about["feature_names"]], object)
+    names = about["target_names"]
+    candidates = [
+        Candidate(
+            **{
+                **each,
+                "widths": tuple(each["widths"]),
+                "kernel": _unpacked_kernel(each["kernel"]),
+                "posterior": None if each["posterior"] is None else state.models[each["posterior"]].posterior,
+            }
+        )
+        for each in about["candidates"]
+    ]
+    explained = np.array([np.nan if each is None else each for each in about["missing_explained"]])
+    estimator._set(state, candidates, explained, None if names is None else [str(name) for name in names])
+    estimator.notices_ = tuple(notice(code, **fields) for code, fields in about["notices"])
+    return estimator
+
+
+def _packed_kernel(kernel: Kernel) -> dict[str, Any]:
+    return {"metric": _plain(kernel.metric, "kernel"), "parameters": _plain(kernel.parameters, "kernel")}
+
+
+def _unpacked_kernel(packed: dict[str, Any]) -> Kernel:
+    return Kernel(str(packed["metric"]), dict(packed["parameters"]))
 
 
 def _plain(value: Any, name: str) -> Any:
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: _plain(each, name) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(each, name) for each in value]
@@ -108,26 +147,19 @@ def _unpack_state(header: dict[str, Any], arrays: dict[str, Array]) -> FittedSta
         transform,
         arrays["targets"],
         rows,
-        _unpack_extent(arrays, int(header["features"])),
+        _unpack_extent(arrays),
         arrays["signal_share"],
     )
 
 
-def _unpack_extent(arrays: dict[str, Array], features: int) -> Extent:
-    """How far the training rows reach; not known of files that were written before it was kept."""
-    if "extent/lowest" not in arrays:
-        return Extent.unknown(features)
+def _unpack_extent(arrays: dict[str, Array]) -> Extent:
     rows, variance = arrays["extent/rows_variance"]
     return Extent(arrays["extent/lowest"], arrays["extent/highest"], int(rows), float(variance))
 
 
 def _pack_transform(transform: InputTransform) -> tuple[dict[str, Any], dict[str, Array]]:
     header, means = transform.inputs.packed()
-    header |= {
-        "columns": transform.columns.name,
-        "kernel": _plain(transform.kernel.metric, "kernel"),
-        "kernel_params": _plain(transform.kernel.parameters, "kernel_params"),
-    }
+    header |= {"columns": transform.columns.name, "kernel": _packed_kernel(transform.kernel)}
     arrays = {
         "input_means": means,
         "columns/offset": transform.columns.offset,
@@ -141,7 +173,7 @@ def _pack_transform(transform: InputTransform) -> tuple[dict[str, Any], dict[str
 def _unpack_transform(header: dict[str, Any], arrays: dict[str, Array]) -> InputTransform:
     return InputTransform(
         ColumnUnits(str(header["columns"]), arrays["columns/offset"], arrays["columns/deviation"]),
-        Kernel(header["kernel"], dict(header["kernel_params"])),
+        _unpacked_kernel(header["kernel"]),
         _unpack_inputs(header, arrays["input_means"]),
         arrays["training_inputs"],
         arrays["feature_map"],
@@ -170,6 +202,9 @@ def _pack_model(model: FittedModel) -> tuple[dict[str, Any], dict[str, Array]]:
         "single_output": model.single_output,
         "penalty": model.penalty,
         "log_weight": model.log_weight,
+        "noise": model.noise,
+        "signal": model.signal,
+        "at_maximum": model.at_maximum,
     }
     units = {"units/matrix": model.matrix, "units/mean": model.mean}
     return header, units | {f"posterior/{name}": array for name, array in arrays.items()}
@@ -190,4 +225,7 @@ def _unpack_model(header: dict[str, Any], arrays: dict[str, Array]) -> FittedMod
         bool(header["single_output"]),
         float(header["penalty"]),
         float(header["log_weight"]),
+        str(header["noise"]),
+        bool(header["signal"]),
+        bool(header["at_maximum"]),
     )

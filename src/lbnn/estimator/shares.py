@@ -29,8 +29,8 @@ from scipy.interpolate import CubicSpline
 from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
 from lbnn._base.warn import collected
-from lbnn.estimator.model import FittedModel, turned
-from lbnn.selection import Candidate, EvidenceData, NoiseSpec
+from lbnn.estimator.fitted import FittedModel, turned
+from lbnn.selection import EvidenceData, NoiseSpec, Trial
 
 INTERVAL = 0.9  # probability of the interval of the share of the signal
 _GRID = 2000  # of arcsin √s: ends of intervals to 1e-3
@@ -54,7 +54,7 @@ class ShareSearch:
     given : NoiseSpec
         Hyperparameters that are given.
     fitted : callable
-        The model of a candidate; its accuracy may be coarse.
+        The model of a trial; its accuracy may be coarse.
     observed : float
         Share of the cells that were observed: `data` of an incomplete table are completed, and their
         evidence counts as much.
@@ -62,32 +62,32 @@ class ShareSearch:
 
     data: EvidenceData
     given: NoiseSpec
-    fitted: Callable[[Candidate], FittedModel]
+    fitted: Callable[[Trial], FittedModel]
     observed: float = 1.0
 
-    def laws(self, candidates: Sequence[Candidate], best: FittedModel) -> list[Law]:
-        """Of every output, averaged over candidates of which the first is the model `best`."""
-        several = candidates[: len(candidates) if self.data.outputs > 1 else 1]
-        weights = special.softmax([each.penalised_evidence for each in several])
+    def laws(self, trials: Sequence[Trial], best: FittedModel) -> list[Law]:
+        """Of every output, averaged over trials of which the first is the model `best`."""
+        several = trials[: len(trials) if self.data.outputs > 1 else 1]
+        weights = special.softmax([each.score for each in several])
         nodes = _NODES if self.data.outputs <= _MOST_OUTPUTS else (0.0,)
         with collected():  # of posteriors whose average counts
-            parts = [self._of(candidates[0], best, nodes)]
+            parts = [self._of(trials[0], best, nodes)]
             parts += [self._of(each, self.fitted(each), (0.0,)) for each in several[1:]]
         return mixed(parts, weights)
 
-    def _of(self, candidate: Candidate, model: FittedModel, nodes: Sequence[float]) -> list[Law]:
+    def _of(self, trial: Trial, model: FittedModel, nodes: Sequence[float]) -> list[Law]:
         known = self.given.noise_variance is not None and self.given.prior_scale is not None
         varies = self.data.spectrum.targets.any() and self.data.spectrum.rank
         if known or not self.data.noise_variance or not varies:
             return drawn_laws(model)
         single = self.data.outputs == 1 and self.given.prior_scale is None
-        if single or not candidate.widths or candidate.on_edge:
-            return [self.ratio_law(candidate)] * len(model.matrix)
-        return self._along_line(candidate, model, np.array(nodes))
+        if single or not trial.widths or trial.on_edge:
+            return [self.ratio_law(trial)] * len(model.matrix)
+        return self._along_line(trial, model, np.array(nodes))
 
-    def ratio_law(self, candidate: Candidate) -> Law:
+    def ratio_law(self, trial: Trial) -> Law:
         """The share at infinite width: a grid of s = sin² θ, of equal prior masses, and its posterior."""
-        data, examples, units = self.data, self.data.spectrum.examples, candidate.h[:-1]
+        data, examples, units = self.data, self.data.spectrum.examples, trial.h[:-1]
         eigenvalues, targets = data.spectrum.eigenvalues, data.spectrum.targets
         share = np.sin((np.arange(_GRID) + 0.5) * (np.pi / 2 / _GRID)) ** 2
         scale = share / (1 - share) * examples / eigenvalues.sum()  # κ = ρ/ḡ
@@ -96,23 +96,23 @@ class ShareSearch:
         if self.given.noise_variance is not None:
             terms = misfit / np.exp(units)
         elif self.given.prior_scale is not None:  # κu stays
-            log_units = units + (candidate.h[-1] - np.log(scale))[:, None]
+            log_units = units + (trial.h[-1] - np.log(scale))[:, None]
             terms = misfit / np.exp(log_units) + examples * log_units
-        elif "per_output" in candidate.noise:  # ∫ u^{−p/2} exp(−m/2u) du/u ∝ m^{−p/2}
+        elif "per_output" in trial.noise:  # ∫ u^{−p/2} exp(−m/2u) du/u ∝ m^{−p/2}
             terms = examples * np.log(misfit[:, misfit.any(axis=0)])  # constant outputs say nothing
         else:
             terms = examples * data.outputs * np.log(misfit.sum(axis=1, keepdims=True))
         log_density = -0.5 * (terms.sum(axis=1) + data.outputs * np.log(variance).sum(axis=1))
         return share, special.softmax(self.observed * log_density)
 
-    def _along_line(self, candidate: Candidate, model: FittedModel, nodes: Array) -> list[Law]:
+    def _along_line(self, trial: Trial, model: FittedModel, nodes: Array) -> list[Law]:
         """Several outputs behind a finite network: draws of log ρ at nodes, moved to steps between them."""
-        covariance = np.linalg.inv(candidate.curvature)
-        slope = candidate.directions[-1]
+        covariance = np.linalg.inv(trial.curvature)
+        slope = trial.directions[-1]
         line = covariance @ slope / np.sqrt(slope @ covariance @ slope)
         models, draws = [], []
         for t in nodes:
-            there = replace(candidate, h=candidate.h + candidate.directions @ line * t)
+            there = replace(trial, h=trial.h + trial.directions @ line * t)
             models.append(self.fitted(there) if t else model)
             draws.append(self._log_ratios(there, models[-1]))
         means, response = (
@@ -141,20 +141,20 @@ class ShareSearch:
             laws.append((special.expit(np.concatenate(values)), np.concatenate(masses)))
         return laws
 
-    def _log_ratios(self, candidate: Candidate, model: FittedModel) -> tuple[Array, Array, Array]:
+    def _log_ratios(self, trial: Trial, model: FittedModel) -> tuple[Array, Array, Array]:
         """Masses (m,) and draws (m, n_d) of log ρ, and its response to φ, (n_d, k)."""
         measure, spectrum = model.posterior._scale_in_units, self.data.spectrum
-        constant = candidate.h[-1] + np.log(spectrum.eigenvalues.sum() / spectrum.examples)
-        if candidate.coupled:  # noise and signal have the covariance L: their ratio is ḡκ
+        constant = trial.h[-1] + np.log(spectrum.eigenvalues.sum() / spectrum.examples)
+        if trial.coupled:  # noise and signal have the covariance L: their ratio is ḡκ
             ratios = np.full((len(measure.weights), len(model.matrix)), constant)
-            return measure.weights, ratios, np.tile(candidate.directions[-1], (ratios.shape[1], 1))
+            return measure.weights, ratios, np.tile(trial.directions[-1], (ratios.shape[1], 1))
         variances = np.diagonal(turned(measure.scales, model.matrix), axis1=1, axis2=2)
         ratios = constant + np.log(variances / (model.matrix**2).sum(axis=1))
         values, axes = measure.eigen
         roots = axes * np.sqrt(values)[:, None, :]
-        slopes = self.observed * self.data.slopes(candidate.h, roots) @ candidate.directions
+        slopes = self.observed * self.data.slopes(trial.h, roots) @ trial.directions
         about = measure.weights[:, None] * (ratios - measure.weights @ ratios)
-        return measure.weights, ratios, candidate.directions[-1] + about.T @ slopes
+        return measure.weights, ratios, trial.directions[-1] + about.T @ slopes
 
 
 def drawn_laws(model: FittedModel) -> list[Law]:
@@ -181,29 +181,13 @@ def means_and_intervals(laws: Sequence[Law]) -> Array:
     return np.array([[m @ v / m.sum(), *_quantiles(v, m, (tail, 1 - tail))] for v, m in laws])
 
 
-@dataclass(frozen=True)
-class Correlations:
-    """Correlations across outputs.
-
-    Attributes
-    ----------
-    signal, noise : (n_d, n_d)
-        Posterior means.
-    signal_error, noise_error : (n_d, n_d)
-        Posterior standard deviations.
-    """
-
-    signal: Array
-    signal_error: Array
-    noise: Array
-    noise_error: Array
-
-
-def correlations(models: Sequence[FittedModel], weights: Array) -> Correlations:
-    """Of the mixture of models."""
-    parts = [(share, *model.covariance_draws()) for share, model in zip(weights, models, strict=True)]
-    found = (_moments([(part[0] * part[1], part[kind]) for part in parts]) for kind in (2, 3))
-    return Correlations(*(each for pair in found for each in pair))
+def correlations(models: Sequence[FittedModel], weights: Array, of: str) -> tuple[Array, Array]:
+    """Posterior means and deviations of correlations "signal" or "noise" of the mixture, (n_d, n_d) each."""
+    parts = []
+    for share, model in zip(weights, models, strict=True):
+        masses, signal, noise = model.covariance_draws()
+        parts.append((share * masses, signal if of == "signal" else noise))
+    return _moments(parts)
 
 
 def _moments(parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:

@@ -17,6 +17,7 @@ from lbnn._base.warn import collected
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.examples import example_vectors
 from lbnn.data.spectrum import Spectrum
+from lbnn.estimator.fitting import Candidate
 
 COVERAGE = 0.9  # of the intervals whose coverage is counted
 #: Expected number of rows of Gaussian noise that would be called outliers.
@@ -100,8 +101,9 @@ def facts(model: Any) -> Facts:
         return Facts(count, model.n_features_in_, (), (), float("nan"), float("nan"))
     with collected():  # they are in the summary
         scores = model.leave_one_out()
-    messages = tuple(each for each in scores.messages if each not in model.messages_)
-    kept = state.rows.stands_for[state.rows.stands_for >= 0]
+    said = {str(each) for each in model.notices_}
+    messages = tuple(each for each in scores.messages if each not in said)
+    kept = state.rows.scored
     names, targets = output_names(model), state.targets[kept]
     best = state.best
     centred = best.posterior.spectrum.examples < len(state.targets)
@@ -194,7 +196,7 @@ def output_names(model: Any) -> list[str]:
 def text(model: Any) -> str:
     """All of it as lines of text."""
     found = facts(model)
-    remarks = [f"Note: {message}" for message in model.messages_]
+    remarks = [f"Note: {each}" for each in model.notices_]
     if found.outliers:
         remarks.append(f"Note: {named_outliers(found.outliers, len(found.outputs))}")
     parts = [_chosen(model, found), _rivals(model), _left_out(found), remarks]
@@ -203,19 +205,20 @@ def text(model: Any) -> str:
 
 def _chosen(model: Any, found: Facts) -> list[str]:
     outputs, noise = len(model._state.best.mean), np.sqrt(np.atleast_1d(model.noise_variance_))
-    network = network_name(model.widths_) if model.evidence_table_[0].get("signal", True) else "no signal"
+    network = _network(model.candidates_[0])
     lines = [
         f"LBNNRegressor: {found.rows} rows, {found.columns} columns, {outputs} output{'s' * (outputs > 1)}",
         f"  network       {network}",
         f"  noise         {model.noise_}; standard deviation {_listed(noise)}",
         f"  prior scale   {model.prior_scale_:.4g}",
-        f"  inputs        {model.inputs_}, kernel {_kernel(model)}",
+        f"  inputs        {model.kernel_.columns}, kernel {model.kernel_}",
         f"  log evidence  {model.log_evidence_:.2f} ± {model.log_evidence_error_:.2g}",
     ]
     if outputs > 1:
         lines.append(f"  signal share  {_listed(model.signal_share_)}")
-    if len(model.models_) > 1:
-        lines.append(f"  predictions   averaged over {len(model.models_)} models; this is the best of them")
+    models = len(model._state.models)
+    if models > 1:
+        lines.append(f"  predictions   averaged over {models} models; this is the best of them")
     return lines
 
 
@@ -226,21 +229,17 @@ def network_name(widths: Sequence[int]) -> str:
     return f"depth {len(widths) + 1}, hidden width {', '.join(map(str, widths))}"
 
 
-def _noise_name(row: dict[str, Any]) -> str:
+def _network(candidate: Candidate) -> str:
+    return network_name(candidate.widths) if candidate.signal else "no signal"
+
+
+def _noise_name(candidate: Candidate) -> str:
     """A kind of noise; with a covariance of its own the number of its factors."""
-    width = row.get("noise_width")
+    width = candidate.noise_width
     if width is None:
-        return str(row["noise"])
-    shared = " that carry the signal too" if row.get("same_factors") else ""
-    return f"{row['noise']}, {width} factor{'s' * (width != 1)}{shared}"
-
-
-def _kernel(model: Any) -> str:
-    name = model.kernel_ if isinstance(model.kernel_, str) else getattr(model.kernel_, "__name__", "given")
-    chosen = ", ".join(
-        f"{key} {_listed(np.atleast_1d(value))}" for key, value in model.kernel_params_.items()
-    )
-    return f"{name} ({chosen})" if chosen else name
+        return candidate.noise
+    shared = " that carry the signal too" if candidate.same_factors else ""
+    return f"{candidate.noise}, {width} factor{'s' * (width != 1)}{shared}"
 
 
 def _listed(values: Array) -> str:
@@ -250,20 +249,16 @@ def _listed(values: Array) -> str:
 
 def _rivals(model: Any) -> list[str]:
     """The best candidates by evidence less their penalty."""
-    table = sorted(model.evidence_table_, key=lambda row: row["penalty"] - row["log_evidence"])
+    table = sorted(model.candidates_, key=lambda each: each.penalty - each.log_evidence)
     if len(table) < 2:
         return []
-    top = table[0]["log_evidence"] - table[0]["penalty"]
-    known = any(not row.get("signal", True) for row in table[: _MOST_RIVALS + 1])
-    without = [] if known else [row for row in table if not row.get("signal", True)][:1]
+    top = table[0].log_evidence - table[0].penalty
+    shown = table[: _MOST_RIVALS + 1]
+    if all(each.signal for each in shown):
+        shown += [each for each in table if not each.signal][:1]
     rows = [
-        (
-            network_name(row["widths"]) if row.get("signal", True) else "no signal",
-            _noise_name(row),
-            row["inputs"],
-            f"{row['log_evidence'] - row['penalty'] - top:.2f}",
-        )
-        for row in [*table[: _MOST_RIVALS + 1], *without]
+        (_network(each), _noise_name(each), each.columns, f"{each.log_evidence - each.penalty - top:.2f}")
+        for each in shown
     ]
     title = f"Log evidence less its penalty, relative to the best ({len(table)} candidates)"
     return [title, *_table(("network", "noise", "inputs", "difference"), rows)]

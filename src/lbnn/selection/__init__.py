@@ -19,16 +19,16 @@ from lbnn.selection.finite_width import condition
 from lbnn.selection.gaussian_process import log_evidence, prefers_own_units
 from lbnn.selection.no_signal import no_signal
 from lbnn.selection.parameters import NOISE_RANGE, RATIO_RANGE, NoiseSpec, free_parameters
-from lbnn.selection.width_search import Candidate, infinite_width, without_noise, without_signal
+from lbnn.selection.width_search import Trial, infinite_width, without_noise, without_signal
 
 __all__ = [
     "NOISE_RANGE",
     "RATIO_RANGE",
-    "Candidate",
     "CoupledData",
     "EvidenceData",
     "NoiseSpec",
     "Shapes",
+    "Trial",
     "condition",
     "coupled",
     "free_parameters",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from lbnn.selection.data import EvidenceData
 from lbnn.selection.no_signal import no_signal
 from lbnn.selection.parameters import NoiseSpec
-from lbnn.selection.width_search import MANY_OUTPUTS, WIDTHS, Candidate, Report, WidthSearch
+from lbnn.selection.width_search import MANY_OUTPUTS, WIDTHS, Report, Trial, WidthSearch
 
 _CLEAR_LEAD = 3.0  # nats
 _MOST_FROM_DEPTH = 10.0  # nats, more than a third layer is expected to bring
@@ -39,12 +39,12 @@ def search(
     seed: int = 0,
     report: Report = lambda _: None,
     evaluated: Callable[[], None] = lambda: None,
-) -> list[Candidate]:
+) -> list[Trial]:
     """Every candidate of every specification, best first.
 
     `report` is called with each candidate, `evaluated` after each evidence of a finite network.
     """
-    found: list[Candidate] = []
+    found: list[Trial] = []
     searches: list[WidthSearch] = []
     many = data.outputs > MANY_OUTPUTS
     for spec in sorted(specs, key=lambda each: (not each.coupled, each.per_output == many)):
@@ -66,10 +66,10 @@ def search(
         for width_search in searches:
             widths = width_search.best.widths
             quick = not many or (bool(widths) and min(widths) < data.outputs)
-            if quick and width_search.best.penalised_evidence > best - _MOST_FROM_DEPTH:
+            if quick and width_search.best.score > best - _MOST_FROM_DEPTH:
                 width_search.visit_depth_three()
     leader = max(
-        (each.penalised_evidence for width_search in searches for each in width_search.candidates),
+        (each.score for width_search in searches for each in width_search.candidates),
         default=-math.inf,
     )
     for width_search in searches:
@@ -81,25 +81,25 @@ def search(
         for each in without:
             report(each)
         tried |= dict.fromkeys(without)
-    return sorted(tried, key=lambda candidate: -candidate.penalised_evidence)
+    return sorted(tried, key=lambda candidate: -candidate.score)
 
 
-def _settled_by_units(spec: NoiseSpec, found: Sequence[Candidate]) -> bool:
+def _settled_by_units(spec: NoiseSpec, found: Sequence[Trial]) -> bool:
     """Whether independent noise with a unit for all is far behind units of their own at infinite width.
 
     Narrow networks do not make up for it; coupled noise, which learns a covariance, can.
     """
-    process = {each.noise: each.penalised_evidence for each in found if not each.widths}
+    process = {each.noise: each.score for each in found if not each.widths}
     if spec.coupled or spec.per_output or not {"independent", "per_output"} <= process.keys():
         return False
     return process["per_output"] > process["independent"] + _MOST_FROM_DEPTH
 
 
-def _best(found: Sequence[Candidate]) -> float:
-    return max((each.penalised_evidence for each in found), default=-math.inf)
+def _best(found: Sequence[Trial]) -> float:
+    return max((each.score for each in found), default=-math.inf)
 
 
-def _search_widths(width_search: WidthSearch, depth: int | None, found: Sequence[Candidate]) -> None:
+def _search_widths(width_search: WidthSearch, depth: int | None, found: Sequence[Trial]) -> None:
     """Infinite width and the widths of the list.
 
     Where coupled noise is clearly better than infinite width, independent noise is tried only with networks
@@ -110,15 +110,13 @@ def _search_widths(width_search: WidthSearch, depth: int | None, found: Sequence
     if width_search.spec.coupled:
         width_search.visit_coupled_widths(layers)
     else:
-        coupled_leads = any(
-            each.penalised_evidence > infinite.penalised_evidence + _CLEAR_LEAD for each in found
-        )
+        coupled_leads = any(each.score > infinite.score + _CLEAR_LEAD for each in found)
         finite = [each for each in found if each.widths and not each.coupled]
-        known = max(finite, key=lambda each: each.penalised_evidence, default=None)
+        known = max(finite, key=lambda each: each.score, default=None)
         widest = width_search.data.outputs if coupled_leads else WIDTHS[0]
         width_search.visit_widths(layers, widest, known)
 
 
-def _known_infinite_width(spec: NoiseSpec, found: Sequence[Candidate]) -> Candidate | None:
+def _known_infinite_width(spec: NoiseSpec, found: Sequence[Trial]) -> Trial | None:
     """The Gaussian process in the units of a specification, if it has been visited."""
     return next((each for each in found if not each.widths and each.noise == spec.units), None)

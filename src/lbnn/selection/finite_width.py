@@ -18,7 +18,6 @@ from lbnn._base.log_sums import log_sum_exp
 from lbnn._base.quasi_random import scrambled_normal_points
 from lbnn._base.small_matrices import one_sign
 from lbnn._base.types import Array
-from lbnn._base.warn import collected
 from lbnn.engines import InferenceOptions
 from lbnn.engines.estimate import independent_error
 from lbnn.engines.importance import GaussianProposal, laplace_proposal, placed_draws
@@ -28,13 +27,14 @@ from lbnn.engines.rowwise import proposals
 from lbnn.engines.run import principal_axes
 from lbnn.engines.target import Likelihood, Target
 from lbnn.likelihood.hidden_kernel import dual, dual_prior
-from lbnn.network import Network, condition_with, posterior_with
+from lbnn.network import Network, posterior_with
 from lbnn.posterior import Posterior
 from lbnn.scale.bartlett import BartlettCoordinates
 from lbnn.scale.total_factor import TotalFactorLaw
 from lbnn.selection.data import EvidenceData
 
 POINTS = 128
+_PLAIN = InferenceOptions(0.05, 0)
 _DIFFERENCE = 1e-4  # standard deviations of the proposal
 _MODE_SEARCHES = 3  # at most, ...
 _MODE_GRADIENT = 0.1  # ... until the gradient is below this, per standard deviation of the proposal
@@ -77,8 +77,7 @@ class QuadratureEvidence:
 
     def __call__(self, h: Array) -> tuple[float, Array]:
         """Log evidence at h (n_d + 1,) and its gradient, shaped like h."""
-        with collected():  # the final answer has messages of its own
-            posterior = condition(self.data, self.widths, h)
+        posterior = condition(self.data, self.widths, h)
         slopes = self.data.slopes(h, np.sqrt(posterior.scale.scales))
         return posterior.log_evidence + self.data.log_jacobian(h), posterior.scale.average(slopes)
 
@@ -217,30 +216,21 @@ def condition(
     data: EvidenceData,
     widths: tuple[int, ...],
     h: Array,
-    *,
-    engine: str = "auto",
-    target_error: float = 0.05,
-    seed: int = 0,
-    rough: bool = False,
+    options: InferenceOptions = _PLAIN,
 ) -> Posterior:
-    """The posterior of one network at h (n_d + 1,), in whitened units; `rough` as in `InferenceOptions`."""
+    """The posterior of one network at h (n_d + 1,), in whitened units, without warnings."""
     network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
-    return condition_with(
-        network, data.whitened(h), data.noise_at(h), InferenceOptions(target_error, seed, engine, rough)
-    )
+    return posterior_with(network, data.whitened(h), data.noise_at(h), options)
 
 
 def confirmed_evidence(
     data: EvidenceData, widths: tuple[int, ...], h: Array, target_error: float, seed: int
 ) -> tuple[float, float]:
-    """Log evidence of one network at h (n_d + 1,) by the engines, with an error that holds; no warnings.
+    """Log evidence of one network at h (n_d + 1,) by the engines, with an error that holds.
 
     An answer that is not ok has an error of at least one nat, so that it is not chosen by chance.
     """
-    network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
-    posterior = posterior_with(
-        network, data.whitened(h), data.noise_at(h), InferenceOptions(target_error, seed)
-    )
+    posterior = condition(data, widths, h, InferenceOptions(target_error, seed))
     error = posterior.log_evidence_error
     value = posterior.log_evidence + data.log_jacobian(h)
     return value, error if posterior.diagnostics.ok else max(error, 1.0)

@@ -47,7 +47,7 @@ from lbnn.scale.draws import Draws
 from lbnn.scale.prior import ScalePrior
 from lbnn.selection.data import EvidenceData
 from lbnn.selection.parameters import target_variances
-from lbnn.selection.width_search import Candidate
+from lbnn.selection.width_search import Trial
 
 #: Outputs up to which covariances of full rank are candidates; beyond, factors only.
 MOST_FULL = 20
@@ -188,7 +188,7 @@ def free_noise_target(data: EvidenceData, form: Form) -> SignalNoiseTarget:
 class FreeNoiseSearch:
     """Forms that were tried, each once."""
 
-    def __init__(self, data: EvidenceData, seed: int, report: Callable[[Candidate], None]) -> None:
+    def __init__(self, data: EvidenceData, seed: int, report: Callable[[Trial], None]) -> None:
         self.data, self.seed, self.report = data, seed, report
         self.found: dict[Form, FreeNoise] = {}
 
@@ -288,13 +288,13 @@ def more_outputs_than_rows(data: EvidenceData) -> bool:
     return data.outputs > data.spectrum.examples
 
 
-def candidate_of(data: EvidenceData, pair: FreeNoise) -> Candidate:
+def candidate_of(data: EvidenceData, pair: FreeNoise) -> Trial:
     """One pair of widths for the table: h are the noise variances and the ratio of signal to noise."""
     logs = pair.estimate.weights @ pair.estimate.log_diagonal
     noise, ratio = logs[-data.outputs :], -30.0  # the lower end of what counts as a signal
     if pair.signal is not None:
         ratio = float((logs[: data.outputs] - noise).mean())
-    return Candidate(
+    return Trial(
         pair.signal or (),
         np.append(noise, ratio),
         pair.log_evidence,

@@ -10,13 +10,13 @@ from lbnn._base.types import Array
 from lbnn.selection import gaussian_process
 from lbnn.selection.data import EvidenceData
 from lbnn.selection.parameters import NoiseSpec, free_parameters, target_variances
-from lbnn.selection.width_search import Candidate, penalty_of
+from lbnn.selection.width_search import Trial, penalty_of
 
 _FEWEST_EXAMPLES = 5  # fewer show no signal whether there is one or not
 _TIE = 0.01  # nats: a maximum of the evidence this near is one without signal
 
 
-def no_signal(data: EvidenceData, spec: NoiseSpec) -> Candidate | None:
+def no_signal(data: EvidenceData, spec: NoiseSpec) -> Trial | None:
     """The candidate whose targets do not depend on the inputs; None where prior scale or zero noise is given.
 
     It is the Gaussian process at the lower end of the range of κ, where the signal is 1e-8 of the noise, with
@@ -38,7 +38,7 @@ def no_signal(data: EvidenceData, spec: NoiseSpec) -> Candidate | None:
     units = free.directions[:, : free.count - 1]
     h = free.at(np.append(free.nearest(h)[:-1], free.lower[-1]))
     curvature = 0.5 * data.spectrum.examples * units.T @ units
-    return Candidate(
+    return Trial(
         (),
         h,
         _log_evidence(data, h),

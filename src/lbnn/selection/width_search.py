@@ -43,11 +43,11 @@ _MIDDLE = 8  # of the widths for many outputs: where their search begins
 _EVALUATIONS, _FEW_EVALUATIONS = 12, 5
 _TOLERANCE = 0.02  # nats left on the table by the search for one network
 
-Report = Callable[["Candidate"], None]
+Report = Callable[["Trial"], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class Trial:
     """One network with the hyperparameters that maximise its evidence.
 
     Attributes
@@ -95,7 +95,7 @@ class Candidate:
         return self.noise.startswith("coupled")
 
     @property
-    def penalised_evidence(self) -> float:
+    def score(self) -> float:
         """What candidates are ranked by: the log evidence less its penalty and two errors.
 
         The error of n weighted draws is √(Σw² − 1/n), near one where a single draw has all the weight. Such
@@ -106,7 +106,7 @@ class Candidate:
         return self.log_evidence - self.penalty - 2 * self.error / (1 - self.error**2)
 
 
-def infinite_width(data: EvidenceData, spec: NoiseSpec) -> Candidate:
+def infinite_width(data: EvidenceData, spec: NoiseSpec) -> Trial:
     """The Gaussian process with the hyperparameters that maximise its evidence."""
     free = free_parameters(data, spec)
     best = gaussian_process.optima(data, spec)[0]
@@ -114,7 +114,7 @@ def infinite_width(data: EvidenceData, spec: NoiseSpec) -> Candidate:
     return _candidate((), free, best, 0.0, spec.units, penalty)
 
 
-def without_noise(candidate: Candidate, data: EvidenceData) -> Mask:
+def without_noise(candidate: Trial, data: EvidenceData) -> Mask:
     """Which outputs a candidate at the end of a range fits without noise, (n_d,); constant ones have none."""
     lowest = np.log(NOISE_RANGE[0] * target_variances(data)) + AT_EDGE
     exact = signal_to_noise(candidate, data) > math.log(RATIO_RANGE[1]) - AT_EDGE
@@ -122,12 +122,12 @@ def without_noise(candidate: Candidate, data: EvidenceData) -> Mask:
     return candidate.on_edge & ((candidate.h[:-1] < lowest) | exact) & varying
 
 
-def without_signal(candidate: Candidate, data: EvidenceData) -> bool:
+def without_signal(candidate: Trial, data: EvidenceData) -> bool:
     """Whether a candidate at the end of a range has no signal."""
     return candidate.on_edge and signal_to_noise(candidate, data) < math.log(RATIO_RANGE[0]) + AT_EDGE
 
 
-def signal_to_noise(candidate: Candidate, data: EvidenceData) -> float:
+def signal_to_noise(candidate: Trial, data: EvidenceData) -> float:
     """Log of κ times the mean eigenvalue of G, of which `RATIO_RANGE` is the range."""
     mean = float(data.spectrum.eigenvalues.mean()) if data.spectrum.rank else 1.0
     return float(candidate.h[-1]) + math.log(mean)
@@ -135,9 +135,9 @@ def signal_to_noise(candidate: Candidate, data: EvidenceData) -> float:
 
 def _candidate(
     widths: tuple[int, ...], free: FreeParameters, top: Optimum, error: float, noise: str, penalty: float
-) -> Candidate:
+) -> Trial:
     """A network at a maximum of its evidence."""
-    return Candidate(
+    return Trial(
         widths,
         free.at(top.phi),
         top.value,
@@ -172,10 +172,10 @@ class WidthSearch:
         self.seed, self.report, self.rival, self.evaluated = seed, report, rival, evaluated
         self.penalty = penalty_of(self.free.count, data)
         self.starts = gaussian_process.optima(data, spec)
-        self.candidates: list[Candidate] = []
+        self.candidates: list[Trial] = []
         self.optima: dict[tuple[int, ...], Optimum] = {}
 
-    def visit_infinite_width(self, known: Candidate | None) -> Candidate:
+    def visit_infinite_width(self, known: Trial | None) -> Trial:
         """The Gaussian process; one that is known from a search in the same units of noise is taken over."""
         if known is None:
             self.record((), self.starts[0], 0.0)
@@ -183,7 +183,7 @@ class WidthSearch:
             self.candidates.append(known)
         return self.candidates[-1]
 
-    def visit_widths(self, layers: int, widest: int, known: Candidate | None = None) -> None:
+    def visit_widths(self, layers: int, widest: int, known: Trial | None = None) -> None:
         """Widest first, until two steps in a row are clearly worse, then the integers next to the best.
 
         With many outputs, from a middle width or that of a network `known` from other units of the noise.
@@ -207,7 +207,7 @@ class WidthSearch:
             if drops == 2:
                 break
 
-    def _visit_from_the_middle(self, layers: int, widths: Sequence[int], known: Candidate | None) -> None:
+    def _visit_from_the_middle(self, layers: int, widths: Sequence[int], known: Trial | None) -> None:
         """Narrower widths, and wider ones while they help: a wide layer before many outputs takes longest."""
         middle = known.widths[0] if known else _MIDDLE
         first = min(widths, key=lambda width: abs(math.log(width / middle)))
@@ -224,7 +224,7 @@ class WidthSearch:
             if self._is_worse(self.candidates[-1]):
                 break
 
-    def _is_worse(self, candidate: Candidate) -> bool:
+    def _is_worse(self, candidate: Trial) -> bool:
         """Whether a candidate is clearly worse than the best."""
         return self.best.log_evidence - candidate.log_evidence > _CLEAR_DROP
 
@@ -296,7 +296,7 @@ class WidthSearch:
         close = [
             each for each in self.candidates if each.widths and each.log_evidence - each.penalty > lowest
         ]
-        close.sort(key=lambda each: -each.penalised_evidence)
+        close.sort(key=lambda each: -each.score)
         if self._many and len(close) < 2:
             return
         for each in close[: 2 if self._many else _MOST_CONFIRMED]:
@@ -304,9 +304,9 @@ class WidthSearch:
             self.candidates[self.candidates.index(each)] = replace(each, log_evidence=value, error=error)
 
     @property
-    def best(self) -> Candidate:
+    def best(self) -> Trial:
         """The best so far."""
-        return max(self.candidates, key=lambda candidate: candidate.penalised_evidence)
+        return max(self.candidates, key=lambda candidate: candidate.score)
 
     def _climb(self, widths: tuple[int, ...], start: Optimum) -> tuple[Optimum, float]:
         if not widths:

@@ -21,19 +21,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy import special
 
+from lbnn._base.notices import Notice
 from lbnn._base.types import Array
 from lbnn._base.warn import collected
-from lbnn.estimator.model import FittedModel
+from lbnn.estimator.fitted import FittedModel
+from lbnn.estimator.notices import notice
 from lbnn.selection import (
     NOISE_RANGE,
     RATIO_RANGE,
-    Candidate,
     EvidenceData,
+    Trial,
     log_evidence,
     without_noise,
     without_signal,
@@ -46,10 +47,10 @@ _MOST_NETWORKS = 3
 _FEWEST_DRAWS = 32.0  # effective, of one model of the mixture
 _EDGE_GRID = 81  # steps of 0.3 in the logarithms of noise and signal
 _LARGEST_UNSEEN_RATIO = 10.0  # of signal and noise up to which a signal may hide from the evidence
-_COARSE = 0.3  # target error of the posteriors at the draws: the mixture averages them
+COARSE = 0.3  # target error of the posteriors at the draws: the mixture averages them
 
 
-def matters(candidate: Candidate, data: EvidenceData) -> bool:
+def matters(candidate: Trial, data: EvidenceData) -> bool:
     """Whether the noise is uncertain enough at the maximum of the evidence for one value to mislead."""
     if candidate.on_edge:
         return along_edge(data, candidate) is not None
@@ -59,45 +60,40 @@ def matters(candidate: Candidate, data: EvidenceData) -> bool:
     return float(np.sqrt(np.diagonal(spread)).max()) > _UNCERTAIN
 
 
-def contenders(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Candidates, best first, with evidence near that of the best."""
-    least = candidates[0].penalised_evidence + math.log(_SMALLEST_SHARE)
-    return [each for each in candidates[:_MOST_NETWORKS] if each.penalised_evidence > least]
-
-
-def coarse(effort: dict[str, Any]) -> dict[str, Any]:
-    """How one of many posteriors is computed whose average counts."""
-    return {**effort, "target_error": max(_COARSE, effort["target_error"]), "rough": True}
+def contenders(candidates: Sequence[Trial]) -> list[Trial]:
+    """Trials, best first, with evidence near that of the best."""
+    least = candidates[0].score + math.log(_SMALLEST_SHARE)
+    return [each for each in candidates[:_MOST_NETWORKS] if each.score > least]
 
 
 def models_around(
     data: EvidenceData,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Trial],
     best: FittedModel,
-    fitted: Callable[[Candidate], FittedModel],
+    fitted: Callable[[Trial], FittedModel],
     seed: int,
 ) -> tuple[FittedModel, ...]:
     """The best model, and those that `fitted` makes at hyperparameters around the best candidates."""
     chosen = contenders(candidates)
-    total = special.logsumexp([candidate.penalised_evidence for candidate in chosen])
+    total = special.logsumexp([candidate.score for candidate in chosen])
     models: list[FittedModel] = []
     for number, candidate in enumerate(chosen):
         points = _MANY if data.outputs == 1 or not candidate.widths else _FEW
-        pairs = max(1, round(points / 2 * math.exp(candidate.penalised_evidence - total)))
+        pairs = max(1, round(points / 2 * math.exp(candidate.score - total)))
         places, log_shares = _places(data, candidate, pairs, [seed, 16, number])
         with collected():  # the accuracy of one of them does not matter; `doubts` counts those of few draws
             around = [fitted(replace(candidate, h=h)) for h in places]
         evidences = np.array([model.log_evidence for model in around])
-        log_weights = truncated(evidences - log_shares) + candidate.penalised_evidence - total
+        log_weights = truncated(evidences - log_shares) + candidate.score - total
         models += [
-            replace(model, log_weight=log_weight)
+            replace(model, log_weight=log_weight, at_maximum=False)
             for model, log_weight in zip(around, log_weights, strict=True)
         ]
     least = min(model.log_weight for model in models)
     return (replace(best, log_weight=least), *models)
 
 
-def _places(data: EvidenceData, candidate: Candidate, pairs: int, seed: Sequence[int]) -> tuple[Array, Array]:
+def _places(data: EvidenceData, candidate: Trial, pairs: int, seed: Sequence[int]) -> tuple[Array, Array]:
     """Hyperparameters h (2 pairs, n_d + 1) and the log of what their evidence is to be divided by."""
     line = along_edge(data, candidate) if candidate.on_edge else None
     if line is not None:
@@ -141,7 +137,7 @@ class EdgeDensity:
         return found, self.log_evidence[rows, columns]
 
 
-def along_edge(data: EvidenceData, candidate: Candidate) -> EdgeDensity | None:
+def along_edge(data: EvidenceData, candidate: Trial) -> EdgeDensity | None:
     """The density of the hyperparameters of a candidate without noise or signal; None at other ends."""
     outputs, h = data.outputs, candidate.h
     noiseless = without_noise(candidate, data)
@@ -186,19 +182,13 @@ def truncated(log_weights: Array) -> Array:
     return np.asarray(cut - special.logsumexp(cut))
 
 
-def _moved(candidate: Candidate, white: Array) -> Candidate:
+def _moved(candidate: Trial, white: Array) -> Trial:
     """The candidate at φ* + C^{−½} ξ."""
     root = np.linalg.cholesky(np.linalg.inv(candidate.curvature))
     return replace(candidate, h=candidate.h + candidate.directions @ (root @ white))
 
 
-def doubts(models: Sequence[FittedModel]) -> list[str]:
-    """One message that counts the models of the mixture whose draws are few."""
+def doubts(models: Sequence[FittedModel]) -> list[Notice]:
+    """One notice that counts the models of the mixture whose draws are few."""
     few = sum(model.posterior.diagnostics.effective_sample_size < _FEWEST_DRAWS for model in models)
-    if not few:
-        return []
-    return [
-        f"{few} of {len(models)} posteriors of the mixture over hyperparameters rest on fewer than "
-        f"{_FEWEST_DRAWS:g} effective draws: average=False takes the best model alone, which has its own "
-        "diagnostics"
-    ]
+    return [notice("few_draws", models=few, all_models=len(models), fewest=_FEWEST_DRAWS)] if few else []

@@ -20,9 +20,11 @@ import numpy as np
 
 from lbnn._base.arrays import namespace, times, to_numpy
 from lbnn._base.blocks import blocks
+from lbnn._base.notices import Notice
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.projection import RANK_TOLERANCE, Projection
 from lbnn.data.spectrum import Spectrum
+from lbnn.estimator.notices import notice
 from lbnn.posterior import Posterior
 
 #: Leverage that is reported: the function's deviation is twice that of the farthest training row. Leverage
@@ -131,36 +133,38 @@ class Extent:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(variance == 0, 0.0, variance / self.variance)
 
-    def outside_ranges(
-        self, X: AnyArray, names: Sequence[str] | None, labels: Sequence[str] | None = None
-    ) -> str:
-        """What to say of rows (m, n_features) that are far outside the range of a column; empty if none.
-
-        `labels` are what rows are called, instead of their numbers.
-        """
+    def outside_ranges(self, X: AnyArray, names: Sequence[str] | None) -> Notice | None:
+        """What to say of rows (m, n_features) far outside the range of a column, if there are any."""
         if self.rows < 2:
-            return ""
+            return None
         xp = namespace(X)
         lowest, highest = to_numpy(xp.min(X, axis=0)), to_numpy(xp.max(X, axis=0))
         beyond = np.maximum(self.lowest - lowest, highest - self.highest)
         allowed = self._allowed
-        if not (beyond > allowed).any():
-            return ""
-        column = int((beyond - allowed).argmax())
-        values, excess = to_numpy(X[:, column]), np.zeros(X.shape[0], bool)
         far = np.flatnonzero(beyond > allowed)
+        if not len(far):
+            return None
+        excess = np.zeros(X.shape[0], bool)
         for each in far:
-            here = to_numpy(X[:, int(each)])
-            outside = np.maximum(self.lowest[each] - here, here - self.highest[each])
-            excess |= outside > allowed[each]
-        row = int(np.maximum(self.lowest[column] - values, values - self.highest[column]).argmax())
-        name = repr(str(names[column])) if names is not None else f"column {column}"
-        return (
-            f"{_rows(excess.sum(), len(values))} far outside the range of the training data, in {len(far)} "
-            f"column{'s' * (len(far) > 1)}: {_label(row, labels)} has {name} = {values[row]:.4g}, training "
-            f"rows have {self.lowest[column]:.4g} to {self.highest[column]:.4g}. Predictions there are "
-            "extrapolations: check the units, and see predictive(X).leverage"
+            excess |= self._beyond(X, int(each)) > allowed[each]
+        column = int((beyond - allowed).argmax())
+        row = int(self._beyond(X, column).argmax())
+        return notice(
+            "outside_ranges",
+            rows=int(excess.sum()),
+            all_rows=X.shape[0],
+            columns=len(far),
+            row=row,
+            column=column if names is None else str(names[column]),
+            value=float(X[row, column]),
+            lowest=float(self.lowest[column]),
+            highest=float(self.highest[column]),
         )
+
+    def _beyond(self, X: AnyArray, column: int) -> Array:
+        """How far rows are outside of the range of a column, negative inside, (m,)."""
+        values = to_numpy(X[:, column])
+        return np.maximum(self.lowest[column] - values, values - self.highest[column])
 
     @property
     def _allowed(self) -> Array:
@@ -169,23 +173,17 @@ class Extent:
         return _CHANCE ** (-1 / (self.rows - 1)) * (self.highest - self.lowest) + 8 * RANK_TOLERANCE * size
 
 
-def large_leverage(leverage: Array, labels: Sequence[str] | None = None) -> str:
-    """What to say of rows with large leverage (p̂,); empty if there are none."""
+def large_leverage(leverage: Array) -> Notice | None:
+    """What to say of rows with large leverage (p̂,); None if there are none."""
     far = np.flatnonzero(leverage > LARGE_LEVERAGE)
     if not len(far):
-        return ""
+        return None
     worst = far[np.argsort(-leverage[far], kind="stable")][:_MOST_NAMED]
-    named = ", ".join(f"{_label(row, labels)} ({leverage[row]:.3g})" for row in worst)
-    return (
-        f"{_rows(len(far), len(leverage))} farther out than every training row, with a leverage above "
-        f"{LARGE_LEVERAGE:g}: {named}. Predictions there are extrapolations, and their intervals are valid "
-        f"only if the relation holds there too"
+    return notice(
+        "large_leverage",
+        far=len(far),
+        all_rows=len(leverage),
+        rows=worst.tolist(),
+        leverage=leverage[worst].tolist(),
+        limit=LARGE_LEVERAGE,
     )
-
-
-def _label(row: int, labels: Sequence[str] | None) -> str:
-    return f"row {row}" if labels is None else labels[row]
-
-
-def _rows(count: int, total: int) -> str:
-    return f"{count} of {total} rows {'is' if count == 1 else 'are'}"

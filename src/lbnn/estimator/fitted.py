@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,17 +12,15 @@ from scipy import special
 
 from lbnn._base.arrays import device_of, like, namespace
 from lbnn._base.blocks import blocks
-from lbnn._base.types import AnyArray, Array, IndexArray, Mask
+from lbnn._base.types import AnyArray, Array, Mask
 from lbnn.cross_validation import LeaveOneOut, left_out_scores
-from lbnn.data.centring import CentredInputs, CentredKernel, contrasts, outside_range
 from lbnn.data.projection import Projection
-from lbnn.estimator.extent import Extent, FunctionVariance
-from lbnn.estimator.input_transform import InputTransform
-from lbnn.estimator.rows import Rows
-from lbnn.estimator.targets import TargetUnits
+from lbnn.estimator.inputs import InputTransform
+from lbnn.estimator.leverage import Extent, FunctionVariance
+from lbnn.estimator.table import Rows
+from lbnn.free_noise.posterior import FreeNoisePosterior
 from lbnn.posterior import Posterior
 from lbnn.predict.predictive import Predictive
-from lbnn.selection import Candidate, EvidenceData, condition, coupled
 
 _INPUT_BLOCKS = 16  # that rows whose mean is computed at once may fill: products want more than the cache
 
@@ -51,6 +49,12 @@ class FittedModel:
         Of the log evidence, for the number of hyperparameters fitted.
     log_weight : float
         In a mixture of models, up to a constant.
+    noise : str
+        Its kind, as the estimator calls it.
+    signal : bool
+        False for a level and noise alone.
+    at_maximum : bool
+        Whether its hyperparameters are those that the evidence prefers, not some around them.
     """
 
     posterior: Posterior
@@ -62,12 +66,18 @@ class FittedModel:
     single_output: bool
     penalty: float
     log_weight: float
+    noise: str
+    signal: bool = True
+    at_maximum: bool = True
 
     def __repr__(self) -> str:
         """One line: network, noise and evidence."""
-        return (
-            f"FittedModel(widths={self.widths}, {self.posterior.noise}, log_evidence={self.log_evidence:.6g})"
-        )
+        return f"FittedModel(widths={self.widths}, {self.noise}, log_evidence={self.log_evidence:.6g})"
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Which candidate it is a model of: widths, kind of noise, and whether there is a signal."""
+        return self.widths, self.noise, self.signal
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -191,81 +201,49 @@ def turned(scales: Array, matrix: Array) -> Array:
     return np.asarray(matrix @ scales @ matrix.T, float)
 
 
-def decompose(
-    points: AnyArray,
-    targets: Array,
-    *,
-    linear: bool,
-    centre: bool,
-    noise_variance: float,
-    weights: Array | None = None,
-    overwrite: bool = False,
-) -> tuple[CentredInputs | CentredKernel, EvidenceData]:
-    """Data after their one eigendecomposition.
+@dataclass(frozen=True)
+class FreeNoiseModel(FittedModel):
+    """A posterior of signal and noise, and the way to the user's units."""
 
-    Parameters
-    ----------
-    points : (p, n0) inputs where `linear`, else a (p, p) kernel matrix
-    targets : (p,) or (p, q), of the search
-    linear, centre : bool
-    noise_variance : float
-        1, or 0 at zero temperature.
-    weights : (p,), optional
-        Of rows: noise variances are divided by them.
-    overwrite : bool
-        Whether inputs are no longer needed as they are.
-    """
-    inputs = (
-        CentredInputs.of(points, centre, weights) if linear else CentredKernel.of(points, centre, weights)
-    )
-    spectrum = inputs.spectrum(points, targets, weights, overwrite)
-    if centre:
-        spectrum = contrasts(spectrum)
-    return inputs, EvidenceData(spectrum, outside_range(spectrum, targets), noise_variance)
+    @property
+    def free(self) -> FreeNoisePosterior:
+        """The posterior."""
+        return cast(FreeNoisePosterior, self.posterior)
 
+    @property
+    def noise_covariance(self) -> Array:
+        """A E[Σ] Aᵀ, (n_d, n_d)."""
+        return self.matrix @ self.free.noise_covariance @ self.matrix.T
 
-def fit_model(
-    data: EvidenceData, candidate: Candidate, units: TargetUnits, level_examples: float | None, **effort: Any
-) -> FittedModel:
-    """Condition one candidate; `level_examples` as in `FittedModel`."""
-    seen = coupled(data) if candidate.coupled else data
-    posterior = condition(seen, candidate.widths, candidate.h, **effort)
-    jacobian = data.log_jacobian(candidate.h) + log_unit_jacobian(data, units)
-    return FittedModel(
-        posterior,
-        units.matrix * np.exp(candidate.h[:-1] / 2),
-        units.mean,
-        level_examples,
-        math.exp(candidate.h[-1]),
-        posterior.log_evidence + jacobian,
-        units.single_output,
-        candidate.penalty,
-        posterior.log_evidence + jacobian - candidate.penalty,
-    )
+    @property
+    def prior_noise(self) -> Array:
+        """Mean noise variance of each output, (n_d,)."""
+        return np.diagonal(self.noise_covariance).copy()
 
+    @property
+    def mean_prior_scale(self) -> float:
+        """Mean signal variance at an input of mean square one: geometric mean over outputs."""
+        variances = np.maximum(np.diagonal(self.scale_mean), np.finfo(float).tiny)
+        return math.exp(float(np.log(variances).mean()))
 
-def log_unit_jacobian(data: EvidenceData, units: TargetUnits) -> float:
-    """From densities of the search's targets to those of the user's."""
-    return -data.spectrum.examples * data.outputs * units.log_unit
+    @property
+    def _scale_mean(self) -> Array:
+        return self.free.signal_covariance
 
+    def covariance_draws(self) -> tuple[Array, Array, Array]:
+        """Weights, signal at a typical input and noise: (m,), (m, n_d, n_d) each."""
+        draws = self.free.draws
+        signal = self.matrix @ (self.free.mean_gram * draws.signal) @ self.matrix.T
+        return draws.weights, signal, self.matrix @ draws.noise @ self.matrix.T
 
-def table_row(candidate: Candidate, data: EvidenceData, units: TargetUnits) -> dict[str, Any]:
-    """One line of the evidence table, in the user's units."""
-    log_unit = float(candidate.h[:-1].mean()) + 2 * units.log_unit
-    return {
-        "depth": len(candidate.widths) + 1,
-        "widths": candidate.widths,
-        "noise": candidate.noise,
-        "beta": math.exp(-log_unit) if data.noise_variance else math.inf,
-        "prior_scale": math.exp(float(candidate.h[-1]) + log_unit),
-        "log_evidence": candidate.log_evidence + log_unit_jacobian(data, units),
-        "error": candidate.error,
-        "penalty": candidate.penalty,
-        "at_edge": candidate.on_edge,
-        "signal": candidate.signal,
-        "noise_width": candidate.noise_width,
-        "same_factors": candidate.same_factors,
-    }
+    @property
+    def function_variance(self) -> FunctionVariance:
+        """Variance of the function at points, for the mean ratios of signal to noise."""
+        draws = self.free.draws
+        level = draws.outputs / self.level_examples if self.level_examples else 0.0
+        return FunctionVariance(
+            self.free.spectrum.eigenvalues, 1.0, np.asarray(draws.average(draws.ratios)), level
+        )
 
 
 @dataclass(frozen=True)
@@ -380,14 +358,9 @@ class FittedState:
         """
         if not len(self.targets):
             raise ValueError("leave-one-out scores need the training data, got a fit of data in chunks")
-        return self.best.leave_one_out(self.targets).taken(self._scored_rows)
+        return self.best.leave_one_out(self.targets).taken(self.rows.scored)
 
     @property
     def scored_targets(self) -> Array:
         """Targets of the rows of `leave_one_out`, (rows, n_d)."""
-        return self.targets[self._scored_rows]
-
-    @property
-    def _scored_rows(self) -> IndexArray:
-        """Distinct row that each row of the table stands for, without rows of weight zero, (rows,)."""
-        return self.rows.stands_for[self.rows.stands_for >= 0]
+        return self.targets[self.rows.scored]
