@@ -81,6 +81,7 @@ def plane(name: str) -> PlaneReferee:
     return PlaneReferee(*PLANES[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANES)
 def test_plane_quadrature_has_converged(name: str) -> None:
     """To 1e-8, from two thirds of the nodes."""

@@ -24,6 +24,7 @@ from tests.referees.statistics import assert_agrees
 SPACES = [((0.5, 1.0, 4.0), 2.5), ((0.3, 2.0, 9.0), 1.3), ((1.0, 1.0, 1.0), 4.0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("delta", "nu"), SPACES, ids=str)
 def test_space_quadrature_has_converged(delta: tuple[float, float, float], nu: float) -> None:
     fine, coarse = SpaceReferee(delta, nu), SpaceReferee(delta, nu, nodes=36)

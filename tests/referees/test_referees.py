@@ -210,6 +210,7 @@ def test_depth_one_gibbs_is_bayesian_ridge() -> None:
     assert np.all(draws.scale == np.eye(2))
 
 
+@pytest.mark.slow
 def test_gibbs_leaves_the_joint_law_of_weights_and_data_invariant() -> None:
     """Weights from the prior, data from the likelihood, then sweeps: the joint law must not move."""
     rng, beta, chains = np.random.default_rng(2), 4.0, 20_000
@@ -271,6 +272,7 @@ def test_rescaling_leaves_the_outputs_alone() -> None:
     assert not np.allclose(weights[0], first)
 
 
+@pytest.mark.slow
 def test_gibbs_agrees_with_prior_weighting_at_depth_three() -> None:
     """Two routes through weight space give the same posterior means, two outputs, unequal variances."""
     data, beta, widths, variances = make_problem(2, 3, 2, seed=21, signal=0.5), 2.0, (3, 2), [1.2, 0.9, 1.1]
@@ -288,6 +290,7 @@ def test_gibbs_agrees_with_prior_weighting_at_depth_three() -> None:
         assert_agrees(mean, both, getattr(weighted, name), comparisons=12, largest_error=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", [4.0, 200.0])
 def test_gibbs_agrees_with_scale_quadrature_at_depth_two(beta: float) -> None:
     """Weight-space chains and the paper's scale mixture, integrated numerically, agree for one output."""
