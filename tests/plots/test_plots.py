@@ -126,15 +126,13 @@ def test_input_gram_carries_the_first_variance(data):
 def test_size_curves_draw_bars_of_two_errors_and_the_slope():
     from lbnn.paper.figures import size_curves
 
-    _, own = plt.subplots()
-    ax = size_curves(
-        own, [10, 100], [[0.5, 0.05], [0.3, 0.2]], [[0.1, 0.01], [0.1, 0.1]], ["a", "b"], slope=-2
-    )
-    _, labels = ax.get_legend_handles_labels()
-    assert sorted(labels) == ["a", "b", "slope −2"]
-    (reference,) = [line for line in ax.lines if line.get_label() == "slope −2"]
-    np.testing.assert_allclose(reference.get_ydata(), [5.0, 0.05])
-    first = ax.containers[0].lines[2][0].get_segments()
+    _, axes = plt.subplots()
+    size_curves(axes, [10, 100], [[0.5, 0.05], [0.3, 0.2]], [[0.1, 0.01], [0.1, 0.1]], ["a", "b"])
+    _, labels = axes.get_legend_handles_labels()
+    assert sorted(labels) == ["a", "b", "slope −1"]
+    (reference,) = [line for line in axes.lines if line.get_label() == "slope −1"]
+    np.testing.assert_allclose(reference.get_ydata(), [0.5, 0.05])
+    first = axes.containers[0].lines[2][0].get_segments()
     np.testing.assert_allclose([segment[:, 1] for segment in first], [[0.3, 0.7], [0.03, 0.07]])
 
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from lbnn import plots
 from lbnn._base.types import Array
@@ -30,7 +29,6 @@ DEPTHS = (1, 2, 10)
 GRID = np.linspace(-5.0, 5.0, 121)
 #: The paper's regimes.
 REGIMES_SHOWN = ("infinite width", "infinite data", "proportional", "many outputs")
-_MOST_INSIDE = 3  # entries of a legend that leave room for the data
 
 
 def new_figure(
@@ -191,7 +189,8 @@ def infinite_width(run: Run) -> Picture:
     """Error of the leading correction of the kernel against the width, as the check recorded it."""
     figure, (axes,) = new_figure()
     labels = ["leading correction $\\Delta_1$"]
-    size_curves(axes, run.record["width"], run.record["distance"], None, labels, slope=-1)
+    distances = run.record["distance"]
+    size_curves(axes, run.record["width"], [distances], [np.zeros(len(distances))], labels)
     axes.set(xlabel="width", ylabel="relative error of $n_1(\\langle K\\rangle - G_{xx})$")
     return Picture(
         figure,
@@ -211,7 +210,6 @@ def convergence(run: Run) -> Picture:
         [record[name] for name in REGIMES_SHOWN],
         [record[f"{name}, standard error"] for name in REGIMES_SHOWN],
         [_label(name, record[f"{name}, rate"]) for name in REGIMES_SHOWN],
-        slope=-1,
     )
     axes.set(xlabel="growing size", ylabel="relative error of the kernel")
     return Picture(
@@ -230,32 +228,16 @@ def _label(name: str, rate: float) -> str:
 
 
 def size_curves(
-    axes: Axes,
-    sizes: ArrayLike,
-    rows: ArrayLike,
-    errors: ArrayLike | None = None,
-    labels: Sequence[str] | None = None,
-    slope: float | None = None,
-) -> Axes:
-    """Draw rows (k, m) or (m,) over sizes (m,), with bars of two standard errors.
-
-    `slope` is that of a dashed line through the last point of the first row.
-    """
+    axes: Axes, sizes: Sequence[float], rows: Sequence[Any], errors: Sequence[Any], labels: Sequence[str]
+) -> None:
+    """Draw rows (k, m) over sizes (m,), with bars of two standard errors, and a line of slope −1."""
     from matplotlib.ticker import NullLocator
 
-    x, values = np.asarray(sizes, float), np.atleast_2d(np.asarray(rows, float))
-    bars = np.zeros_like(values) if errors is None else np.atleast_2d(np.asarray(errors, float))
+    x = np.asarray(sizes, float)
     axes.set(xscale="log", yscale="log")
-    for number, (own, bar) in enumerate(zip(values, bars, strict=True)):
-        curve(axes, number, x, own, bar, None if labels is None else labels[number])
-    if slope is not None:
-        name = f"slope {slope:g}".replace("-", MINUS)
-        axes.plot(x, values[0, -1] * (x / x[-1]) ** slope, "--", color="0.5", lw=1, label=name, zorder=1)
+    for number, (own, bar, label) in enumerate(zip(rows, errors, labels, strict=True)):
+        curve(axes, number, x, np.asarray(own), np.asarray(bar), label)
+    axes.plot(x, rows[0][-1] * x[-1] / x, "--", color="0.5", lw=1, label=f"slope {MINUS}1", zorder=1)
     axes.set_xticks(x, [f"{size:g}" for size in x])
     axes.xaxis.set_minor_locator(NullLocator())
-    names = axes.get_legend_handles_labels()[1]
-    if len(names) > _MOST_INSIDE:
-        axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, fontsize="small")
-    elif names:
-        axes.legend(frameon=False)
-    return axes
+    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, fontsize="small")

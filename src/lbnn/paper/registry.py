@@ -107,19 +107,11 @@ class Outcome:
 
     def as_json(self) -> dict[str, Any]:
         """The outcome as plain JSON values; a discrepancy that is not finite becomes null."""
-        claim = self.claim
+        words = {name: getattr(self.claim, name) for name in _WORDS}
         return {
-            "id": claim.id,
-            "section": claim.section,
-            "equation": claim.equation,
-            "latex": list(claim.latex),
-            "statement": claim.statement,
-            "route": claim.route,
+            **words,
             "discrepancy": self.discrepancy if math.isfinite(self.discrepancy) else None,
-            "tolerance": claim.tolerance,
-            "tolerance_reason": claim.tolerance_reason,
             "verdict": self.verdict,
-            "correction": claim.correction,
             "seconds": round(self.seconds, 3),
             "error": self.error,
             "record": self.record,
@@ -128,22 +120,16 @@ class Outcome:
 
 
 VERDICTS = ("holds", "corrected", "fails")
+#: Of a claim, into claims.json.
+_WORDS = (
+    *("id", "section", "equation", "latex", "statement", "route", "tolerance", "tolerance_reason"),
+    "correction",
+)
 
 CLAIMS: dict[str, Claim] = {}
 
 
-def claim(
-    *,
-    id: str,
-    equation: str,
-    statement: str,
-    route: str,
-    tolerance: float,
-    tolerance_reason: str,
-    latex: str | Sequence[str] = (),
-    correction: str = "",
-    figure: Draw | None = None,
-) -> Callable[[Check], Check]:
+def claim(*, latex: str | Sequence[str] = (), **words: Any) -> Callable[[Check], Check]:
     """Register a check as a claim. The check returns the measured discrepancy.
 
     Parameters
@@ -170,12 +156,10 @@ def claim(
     """
 
     def register(check: Check) -> Check:
-        if id in CLAIMS:
-            raise ValueError(f"claim identifiers must be unique, got {id!r} twice")
-        lines = (latex,) if isinstance(latex, str) else tuple(latex)
-        CLAIMS[id] = Claim(
-            id, equation, statement, route, tolerance, tolerance_reason, check, lines, correction, figure
-        )
+        found = Claim(latex=(latex,) if isinstance(latex, str) else tuple(latex), check=check, **words)
+        if found.id in CLAIMS:
+            raise ValueError(f"claim identifiers must be unique, got {found.id!r} twice")
+        CLAIMS[found.id] = found
         return check
 
     return register
