@@ -199,7 +199,7 @@ def test_gram_and_inputs_agree_for_small_tables():
 
 def test_missed_phase_is_not_ok(monkeypatch):
     """The path stays in the collapsed phase; a second start is in the other one. One round of paths."""
-    monkeypatch.setattr(effort, "WORK", 0.0)
+    monkeypatch.setattr(effort, "_ROUNDS", 1)
     problem = two_phases(0, 5)
     beta = 1 / problem.covariance[0, 0]
     network = lbnn.Network(problem.widths, problem.variances)
