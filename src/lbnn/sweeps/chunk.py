@@ -65,8 +65,10 @@ class Work:
 
 @dataclass
 class Answer:
-    """What is known of one point."""
+    """A point of the grid, at its place within the chunk, and what is known of it."""
 
+    coordinates: Coordinates
+    place: tuple[int, ...]
     values: dict[str, float] = field(default_factory=dict)
     status: int = OK
     messages: list[str] = field(default_factory=list)
@@ -99,25 +101,16 @@ class Chunk:
         arrays = {name: np.full(shape, np.nan) for name in variables}
         return cls(arrays, np.zeros(shape, np.int8), np.full(shape, "", dtype=object))
 
-    def put(self, place: tuple[int, ...], answer: Answer) -> None:
+    def put(self, answer: Answer) -> None:
         """One point's answer."""
         for name, value in answer.values.items():
-            self.values[name][place] = value
-        self.status[place], self.message[place] = answer.status, answer.message
+            self.values[name][answer.place] = value
+        self.status[answer.place], self.message[answer.place] = answer.status, answer.message
 
     def counts(self) -> tuple[int, int, int]:
         """Points that are ok, warned, failed."""
         ok, warned, failed = (int((self.status == kind).sum()) for kind in (OK, WARNED, FAILED))
         return ok, warned, failed
-
-
-@dataclass(frozen=True)
-class Member:
-    """A point of a group that shares one data set."""
-
-    coordinates: Coordinates
-    place: tuple[int, ...]  # within the chunk
-    answer: Answer
 
 
 #: Limits of BLAS threads belong to the process: one chunk at a time in each.
@@ -130,10 +123,10 @@ def compute(work: Work, region: Region) -> Chunk:
     chunk = Chunk.empty(shape, work.variables)
     with _ALONE, one_blas_thread():
         for indices in work.axes.within(work.data_axes, region):
-            members = _members(work, region, dict(zip(work.data_axes, indices, strict=True)))
-            _answer_group(work, members)
-            for member in members:
-                chunk.put(member.place, member.answer)
+            answers = _points(work, region, dict(zip(work.data_axes, indices, strict=True)))
+            _answer_group(work, answers)
+            for answer in answers:
+                chunk.put(answer)
     return chunk
 
 
@@ -144,35 +137,35 @@ def one_blas_thread() -> Any:
     return threadpool_limits(limits=1, user_api="blas")
 
 
-def _members(work: Work, region: Region, data_index: dict[str, int]) -> list[Member]:
-    """The points of one data set within a rectangle."""
-    members, starts, others = [], [part.start for part in region], work.other_axes
+def _points(work: Work, region: Region, data_index: dict[str, int]) -> list[Answer]:
+    """The points of one data set within a rectangle, to be answered."""
+    found, starts, others = [], [part.start for part in region], work.other_axes
     for indices in work.axes.within(others, region):
         index = data_index | dict(zip(others, indices, strict=True))
         point = tuple(index[name] for name in work.axes.names)
         place = tuple(i - start for i, start in zip(point, starts, strict=True))
-        members.append(Member(work.axes.at(point), place, Answer()))
-    return members
+        found.append(Answer(work.axes.at(point), place))
+    return found
 
 
 # ---------------------------------------------------------------------- the points of one data set
 
 
-def _answer_group(work: Work, members: Sequence[Member]) -> None:
+def _answer_group(work: Work, answers: Sequence[Answer]) -> None:
     """Fill the answers of all points of one data set: in batches where that is possible, else one by one."""
-    problem = data_of(work, members)
+    problem = data_of(work, answers)
     if problem is not None:
-        for member in _not_batched(work, problem, members):
-            answer_point(work, problem, member)
+        for answer in _not_batched(work, problem, answers):
+            answer_point(work, problem, answer)
 
 
-def data_of(work: Work, members: Sequence[Member]) -> Problem | None:
+def data_of(work: Work, answers: Sequence[Answer]) -> Problem | None:
     """The data set of these points; None, and they have failed, where it cannot be made."""
     try:
-        return problem_at(work, members[0].coordinates)
+        return problem_at(work, answers[0].coordinates)
     except Exception as error:
-        for member in members:
-            member.answer.fail("data", error)
+        for answer in answers:
+            answer.fail("data", error)
         return None
 
 
@@ -180,32 +173,32 @@ def data_of(work: Work, members: Sequence[Member]) -> Problem | None:
 _BATCHED = {"log_evidence", "scale_mean", "scale_inverse_mean"}
 
 
-def _not_batched(work: Work, problem: Problem, members: Sequence[Member]) -> Sequence[Member]:
+def _not_batched(work: Work, problem: Problem, answers: Sequence[Answer]) -> Sequence[Answer]:
     """Answer many temperatures of a network with one output at once, and return the other points.
 
     Networks whose points are not answered without a warning or an error are left for the single quadrature.
     """
     asked = {quantity.name for quantity in work.quantities}
     if problem.spectrum.outputs > 1 or work.noise != "independent" or not asked <= _BATCHED:
-        return members
-    families: dict[tuple[Any, ...], list[Member]] = {}  # points that differ in nothing that the network takes
-    for member in members:
-        key = tuple(_of(member.coordinates, work.network_takes).values())
-        families.setdefault(key, []).append(member)
-    left: list[Member] = []
+        return answers
+    families: dict[tuple[Any, ...], list[Answer]] = {}  # points that differ in nothing that the network takes
+    for answer in answers:
+        key = tuple(_of(answer.coordinates, work.network_takes).values())
+        families.setdefault(key, []).append(answer)
+    left: list[Answer] = []
     for family in families.values():
         try:
             network = network_at(work, family[0].coordinates)
-            betas = [_beta(work, member.coordinates) for member in family]
+            betas = [_beta(work, answer.coordinates) for answer in family]
             with messages_of_point() as messages:
-                answers = batch(network, problem.spectrum, betas)
+                found = batch(network, problem.spectrum, betas)
         except Exception:
-            answers = None  # said again, point by point
-        if answers is None or messages:
+            found = None  # said again, point by point
+        if found is None or messages:
             left += family
             continue
-        for member, values in zip(family, answers, strict=True):
-            member.answer.values.update({name: values.get(name, 0.0) for name in work.variables})
+        for answer, values in zip(family, found, strict=True):
+            answer.values.update({name: values.get(name, 0.0) for name in work.variables})
     return left
 
 
@@ -224,12 +217,11 @@ def batch(network: Any, spectrum: Spectrum, betas: Sequence[float]) -> list[dict
     return [dict(zip(names, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
 
 
-def answer_point(work: Work, problem: Problem, member: Member) -> None:
+def answer_point(work: Work, problem: Problem, answer: Answer) -> None:
     """Condition one network and compute what is asked."""
-    answer = member.answer
     with messages_of_point() as messages:
         try:
-            point = conditioned(work, problem, member.coordinates)
+            point = conditioned(work, problem, answer.coordinates)
         except Exception as error:
             answer.fail("posterior", error)
         else:

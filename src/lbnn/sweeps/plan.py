@@ -19,7 +19,7 @@ import numpy as np
 from lbnn._base import check
 from lbnn._base.checkout import commit
 from lbnn.sweeps.axes import Axes, ContractError, parameters, require_taken
-from lbnn.sweeps.chunk import Answer, Member, Work, answer_point, data_of, one_blas_thread
+from lbnn.sweeps.chunk import Answer, Work, answer_point, data_of, one_blas_thread
 from lbnn.sweeps.quantities import RESERVED, resolve
 
 #: Seconds that a chunk should take: Dask and zarr cost a hundredth of it, and no more is lost by a kill.
@@ -192,16 +192,16 @@ def seconds_per_point(work: Work) -> float:
     places = np.linspace(0, np.array(work.axes.shape) - 1, _PILOTS).round().astype(int)
     total = 0.0
     for index in places:
-        member = Member(work.axes.at(index), (), Answer())
+        answer = Answer(work.axes.at(index), ())
         with one_blas_thread():
             start = time.perf_counter()
-            problem = data_of(work, [member])
+            problem = data_of(work, [answer])
             made = time.perf_counter()
             if problem is not None:
-                answer_point(work, problem, member)
+                answer_point(work, problem, answer)
         total += (made - start) / sharing + time.perf_counter() - made
-        if isinstance(member.answer.problem, ContractError):
-            raise member.answer.problem
+        if isinstance(answer.problem, ContractError):
+            raise answer.problem
     return total / _PILOTS
 
 
