@@ -111,7 +111,6 @@ def study(
     data_sets: int = 4,
     target_error: float = 0.02,
     seed: Seed = 0,
-    progress: Callable[[str], None] | None = None,
 ) -> ConvergenceStudy:
     """Grow the sizes of a regime and measure how the theory's error falls.
 
@@ -130,8 +129,6 @@ def study(
     target_error : float
         Of the exact side, see `Network.condition`.
     seed : int, numpy.random.SeedSequence or numpy.random.Generator
-    progress : callable, optional
-        Called with each size when it is done.
 
     Returns
     -------
@@ -160,8 +157,6 @@ def study(
         for data_set in range(count):
             rng = np.random.default_rng([root, data_set])
             measured[:, number, data_set] = _measured(chosen, n, rng, kind, target_error)
-        if progress is not None:
-            progress(f"{regime}: {chosen.growing} = {n}")
     logs = np.log(measured[0])  # (sizes, data sets)
     slopes = np.polyfit(np.log(steps), logs, 1)[0]
     errors = np.exp(logs.mean(axis=1))
