@@ -332,6 +332,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def correlations(self, of: str = "signal") -> tuple[Array, Array]:
         """Posterior means and deviations of correlations across outputs, (n_targets, n_targets) each.
 
+        Given that both outputs vary: a model without signal among those averaged has no correlations of it
+        and does not count; NaN where no model has any.
+
         Parameters
         ----------
         of : "signal" or "noise"

@@ -191,32 +191,35 @@ def correlations(models: Sequence[FittedModel], weights: Array, of: str) -> tupl
 
 
 def _moments(parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Mean and standard deviation of correlations, (n_d, n_d) each; zero beside an output without variance.
+    """Mean and standard deviation of correlations, (n_d, n_d) each, given that both outputs vary; else NaN.
 
     From parts with masses (m,) and covariances (m, n_d, n_d), or (1, n_d, n_d) where all draws have the same.
-    In blocks of draws: 200 outputs have 300 MB of them.
+    A model without signal has no correlations of it, and does not count. In blocks of draws: 200 outputs have
+    300 MB of them.
     """
-    first = parts[0][1][0]
-    centre = _correlation(first[None])[0]  # near the mean: squares lose no digits
-    mean, square = np.zeros((2, *first.shape))
+    size = parts[0][1].shape[1]
+    total, mean, square = np.zeros((3, size, size))
     for masses, covariances in parts:
         mass = masses if len(covariances) == len(masses) else masses.sum(keepdims=True)
-        for block in blocks(len(mass), centre.size):
-            values = _correlation(covariances[block])
-            values -= centre
+        for block in blocks(len(mass), size**2):
+            values, both = _correlation(covariances[block])
+            total += np.tensordot(mass[block], both, axes=1)
             mean += np.tensordot(mass[block], values, axes=1)
-            values *= values
-            square += np.tensordot(mass[block], values, axes=1)
-    return centre + mean, np.sqrt(np.maximum(square - mean**2, 0.0))
+            square += np.tensordot(mass[block], values**2, axes=1)
+    with np.errstate(invalid="ignore"):
+        mean, square = mean / total, square / total
+    return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
 
 
-def _correlation(covariances: Array) -> Array:
-    """Correlations of covariances, (m, n_d, n_d) each."""
+def _correlation(covariances: Array) -> tuple[Array, Array]:
+    """Correlations of covariances, (m, n_d, n_d), zero where an output does not vary, and where both do."""
     deviations = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     inverse = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)
-    values = covariances * inverse[:, :, None]
-    values *= inverse[:, None, :]
-    return values
+    both = (inverse[:, :, None] > 0) & (inverse[:, None, :] > 0)
+    values = covariances * inverse[:, :, None] * inverse[:, None, :]
+    index = np.arange(values.shape[1])
+    values[:, index, index] = both[:, index, index]  # one, to the last digit
+    return values, both
 
 
 def _quantiles(values: Array, mass: Array, levels: Sequence[float]) -> Array:
