@@ -33,7 +33,7 @@ from lbnn.predict.predictive import Predictive
 from lbnn.predict.process import Process
 from lbnn.scale.draws import Draws
 from lbnn.scale.prior import ScalePrior
-from lbnn.sums.condition import by_chains, conditioned, spectrum_block
+from lbnn.sums.condition import by_chains, condition_block
 from lbnn.views.posterior import ViewPosterior
 
 #: What `seed` may be.
@@ -206,7 +206,8 @@ class Network:
             Inverse temperature: the noise variance of the targets is 1/beta; math.inf is zero temperature.
         observed : (p, n_d) of bool, optional
             Which targets were observed; the others may be NaN. Every row and every output needs one. For
-            noise="independent" or "coupled" and 0 < beta < inf.
+            0 < beta < inf and noise="independent", "coupled" or, without weights and for narrow networks,
+            "per_output".
         weights : (p,), optional
             Positive weights of the rows: the noise variance of row i is 1/(beta weights[i]), whatever the
             kind of noise. At zero temperature they have no effect.
@@ -232,8 +233,9 @@ class Network:
         Returns
         -------
         Posterior, or FreeNoisePosterior with noise_network, or SumPosterior
-            The last for tables with missing cells and at least 400 observed ones behind a layer of at most
-            eight units, fewer than outputs (noise="independent", no weights); see `condition_sum`.
+            The last for tables with missing cells and noise="per_output", and for those with at least 400
+            observed cells behind a layer of at most eight units, fewer than outputs (noise="independent", no
+            weights); see `condition_sum`.
 
         Examples
         --------
@@ -426,10 +428,10 @@ def _require_covariance_of_free(noise: str, covariance: Any, network: Network | 
 
 def _observed_table(Y: ArrayLike, observed: ArrayLike, noise: str) -> tuple[Array, Mask | None]:
     """Targets (p, n_d) and which of them were observed; None for the mask where all were."""
-    if noise not in ("independent", "coupled"):
+    if noise not in ("independent", "coupled", "per_output"):
         raise ValueError(
-            "missing targets are for noise='independent' or 'coupled', got "
-            f"noise={noise!r}: LBNNRegressor also has a noise variance for each output"
+            "missing targets are for noise='independent', 'coupled' or 'per_output', got "
+            f"noise={noise!r}: condition_sum has a second network, on the identity, for noise of its own"
         )
     return checked_table(Y, observed)
 
@@ -477,18 +479,19 @@ def _partial_posterior(
     filled = np.where(observed, table, 0.0)
     filled = np.where(observed, table, filled.sum(axis=0) / observed.sum(axis=0))
     spectrum = make(filled)
+    ordinary = kind == "independent" and spectrum.weights is None and options.engine == "auto"
+    if kind == "per_output" or (ordinary and spectrum.rank and by_chains(network.widths, observed)):
+        if spectrum.weights is not None:
+            raise ValueError("missing targets with noise='per_output' take no weights of rows, got weights")
+        known = beta if kind == "per_output" else check.inverse_temperature(beta)
+        error, seed = options.target_error, options.seed
+        found = condition_block(network, spectrum, kernels, filled, observed, known, error, seed)
+        return cast(Posterior, found)  # as with noise_network
     data, prior = spectrum.scaled(network.prior_variances[0]), network.scale_prior(spectrum.outputs)
     noise = make_noise(kind, beta, data)
     own = np.ones(len(table)) if spectrum.weights is None else spectrum.weights
     cells = MissingCells(observed, np.sqrt(own)[:, None] * filled, own, centred=False)
     noise.require_table(prior, cells)
-    plain = kind == "independent" and options.engine == "auto" and spectrum.weights is None
-    if plain and spectrum.rank and by_chains(network.widths, observed):
-        known = np.full(spectrum.outputs, noise.variance)
-        block = spectrum_block(network.widths, math.prod(network.prior_variances), spectrum)
-        error, seed = options.target_error, options.seed
-        found = conditioned((block,), (spectrum,), kernels, filled, observed, known, False, error, seed)
-        return cast(Posterior, found)  # as with noise_network
     posterior = table_posterior(prior, data, noise, cells, options)
     warn_of(posterior.diagnostics.messages)
     return posterior

@@ -190,6 +190,15 @@ def test_large_tables_with_missing_cells_go_this_way():
     np.testing.assert_allclose(ours.mean, theirs.mean, atol=0.2 * ours.standard_deviation.max())
 
 
+def test_noise_of_every_output_with_missing_cells():
+    beta = [1.0, 4.0, 2.0]
+    post = NET.condition(X, Y, beta, noise="per_output", observed=OBSERVED, target_error=0.3)
+    sums = lbnn.condition_sum([NET], [X], Y, beta=beta, observed=OBSERVED, target_error=0.3)
+    assert post.log_evidence == pytest.approx(sums.log_evidence)
+    with pytest.raises(ValueError, match="as many units as there are rows, 12"):
+        lbnn.Network((20,)).condition(X, Y, beta, noise="per_output", observed=OBSERVED)
+
+
 def test_gram_and_inputs_agree_for_small_tables():
     one = NET.condition(X, Y, 4.0, observed=OBSERVED)
     other = NET.condition_gram(X @ X.T / 4, Y, 4.0, observed=OBSERVED)

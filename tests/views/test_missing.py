@@ -274,7 +274,8 @@ def test_bad_masks_are_told():
         (empty_column, Y, {}, r"none for outputs \[1\]"),
         (empty_row, Y, {}, "rows without any target"),
         (observed, unseen, {}, "1 NaN"),
-        (observed, Y, {"noise": "per_output"}, "noise='independent' or 'coupled'"),
+        (observed, Y, {"noise": "free", "beta": None}, "'independent', 'coupled' or 'per_output'"),
+        (observed, Y, {"noise": "per_output", "weights": np.ones(len(Y)) / 2}, "no weights of rows"),
         (observed, Y, {"beta": math.inf}, "0 < beta < inf"),
     ):
         with pytest.raises(ValueError, match=said):

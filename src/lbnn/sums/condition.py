@@ -116,12 +116,6 @@ def condition_sum(
         for number, (network, block) in enumerate(zip(listed, given, strict=True))
     ]
     narrow = tuple(block for block, _ in parts)
-    columns = sum(block.columns for block in narrow)
-    if columns > _MOST_COLUMNS:
-        raise ValueError(
-            f"the narrowest layers may have {_MOST_COLUMNS} units together, got {columns}: use narrower "
-            "networks"
-        )
     return conditioned(
         narrow,
         tuple(each for _, each in parts),
@@ -147,6 +141,12 @@ def conditioned(
     seed: int,
 ) -> SumPosterior:
     """The posterior of blocks given checked targets (p, n_d); answers that are not ok warn."""
+    columns = sum(block.columns for block in blocks)
+    if columns > _MOST_COLUMNS:
+        raise ValueError(
+            f"the narrowest layers may have {_MOST_COLUMNS} units together, got {columns}: use narrower "
+            "networks"
+        )
     table = Table.of(targets, observed, variances)
     found = sample(table, blocks, target_error, seed)
     warn_of(found.diagnostics.messages)
@@ -229,12 +229,8 @@ def _block(
     network: DeepNetwork, given: Any, targets: Array, kernels: bool, number: int
 ) -> tuple[Block, Spectrum | None]:
     """A network on its inputs or kernel, or on the identity (None)."""
-    p, narrowest = len(targets), min(network.widths)
-    if narrowest > p:
-        raise ValueError(
-            f"the narrowest layer of a network may have as many units as there are rows, {p}, got "
-            f"{narrowest} in network {number}"
-        )
+    p = len(targets)
+    _require_narrow(network, p, f"network {number}")
     variance = math.prod(network.prior_variances)
     if given is None:
         return Block.of(network.widths, variance, np.ones(1), None, p), None
@@ -251,6 +247,15 @@ def _block(
     return spectrum_block(network.widths, variance, spectrum), spectrum
 
 
+def _require_narrow(network: DeepNetwork, rows: int, name: str) -> None:
+    """Raise where the narrowest layer is wider than the table is long, or there is none."""
+    if min(network.widths, default=rows + 1) > rows:
+        raise ValueError(
+            f"the narrowest layer of a network may have as many units as there are rows, {rows}, got "
+            f"widths={network.widths} in {name}"
+        )
+
+
 def spectrum_block(widths: Sequence[int], variance: float, spectrum: Spectrum) -> Block:
     """A network on decomposed data; a kernel that is a multiple of the identity is held as that."""
     values, p = spectrum.eigenvalues, spectrum.examples
@@ -263,3 +268,24 @@ def by_chains(widths: Sequence[int], observed: Mask) -> bool:
     """Whether a table with missing cells goes this way: narrow, and too large for the other engines."""
     cells, outputs = int(observed.sum()), observed.shape[1]
     return min(widths, default=outputs) < min(outputs, _MOST_NARROW + 1) and cells >= _FEWEST_CELLS
+
+
+def condition_block(
+    network: DeepNetwork,
+    spectrum: Spectrum,
+    kernels: bool,
+    targets: Array,
+    observed: Mask,
+    beta: Any,
+    target_error: float,
+    seed: int,
+) -> SumPosterior:
+    """The posterior of one network on decomposed data, with noise that is known, for `Network.condition`."""
+    if beta is None:
+        raise ValueError("missing targets need the inverse noise variance beta, got None")
+    variances = _noise_variances(None, beta, targets.shape[1])
+    _require_narrow(network, len(targets), "the network")
+    block = spectrum_block(network.widths, math.prod(network.prior_variances), spectrum)
+    return conditioned(
+        (block,), (spectrum,), kernels, targets, observed, variances, False, target_error, seed
+    )

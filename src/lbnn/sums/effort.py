@@ -67,11 +67,11 @@ def sample(table: Table, blocks: Sequence[Block], target_error: float, seed: int
         # the gap falls like 1/length, the spread like its root
         lag, spread = _OF_GAP * abs(path.difference) / target_error, path.spread / target_error
         more = float(np.clip(1.2 * max(lag, spread**2), 2.0, 8.0))
+        affordable = min((WORK - spent) / (cost * length * sweeps), longest / length)
         settled = rounds >= _ROUNDS and found.log_evidence_error <= target_error
-        beyond = spent + cost * length * more * sweeps > WORK or length * more > longest
-        if found.diagnostics.ok or settled or beyond:
+        if found.diagnostics.ok or settled or affordable < 2:
             return found
-        length = math.ceil(length * more)
+        length = math.ceil(length * min(more, affordable))
 
 
 def operations(table: Table, blocks: Sequence[Block]) -> float:
