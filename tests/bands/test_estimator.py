@@ -262,7 +262,7 @@ def test_command_line(data, tmp_path):
     "given",
     [
         ["--average"],
-        ["--no-integrate"],
+        ["--weights", "x0"],
         ["--noise", "coupled"],
         ["--column-scales", "raw"],
     ],

@@ -188,18 +188,3 @@ def test_bands_name_their_axes(data):
     _, own = plt.subplots()
     own.set_xlabel("time")
     assert plots.predictive_band(predictive, np.arange(12.0), own).get_xlabel() == "time"
-
-
-def test_coefficient_deviations_of_a_report():
-    """Of f(e_j) − f(0), against draws of the weights' posterior through the predictive."""
-    from lbnn.cli.fit_results import _coefficient_deviations
-
-    pd = pytest.importorskip("pandas")
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(20, 3)), columns=list("abc"))
-    Y = X.to_numpy() @ rng.normal(size=(3, 2)) + 0.5 * rng.normal(size=(20, 2))
-    model = lbnn.LBNNRegressor(depth=2, width=5, average=False).fit(X, Y)
-    rows = pd.DataFrame(np.vstack([np.zeros(3), np.eye(3)]), columns=list("abc"))
-    draws = model.predictive(rows).sample(20_000, seed=1)  # (size, 4, 2)
-    slopes = draws[:, 1:] - draws[:, :1]
-    np.testing.assert_allclose(_coefficient_deviations(model), slopes.std(axis=0).T, rtol=0.03)

@@ -11,23 +11,20 @@ from lbnn.cli import compare, evidence, explore, fit, predict, reproduce, sweep
 from lbnn.cli.problems import Command
 
 _EXAMPLES = """
-[bold]A first session[/bold]
-lbnn fit samples.csv --targets fat,water --out model.lbnn
-lbnn predict model.lbnn new.csv --out predictions.csv
+A first session:
+  lbnn fit samples.csv --targets fat,water --out model.lbnn
+  lbnn predict model.lbnn new.csv --out predictions.csv
 
-[bold]Exit codes[/bold]
-0  success
-1 a claim of the paper or the run fails
-2  wrong usage, or data and files that break a rule
+Exit codes: 0 success; 1 a claim of the paper or the run fails; 2 wrong usage, or data and files that break a
+rule.
 """
 
 app = typer.Typer(
     name="lbnn",
     epilog=_EXAMPLES,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -41,7 +38,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def lbnn_command(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version")
     ] = False,
 ) -> None:
     """Exact Bayesian inference for finite-width deep linear networks."""

@@ -13,20 +13,20 @@ from lbnn._base.files import write_atomically
 from lbnn._base.types import Array
 from lbnn.cli.columns import TableOptions, read_examples
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
-from lbnn.cli.modelling import counted
 from lbnn.cli.options import Debug, Force, Seed, numbers_of, with_groups
 from lbnn.cli.problems import BadInputError, console, working
 from lbnn.cli.reading import Reading
+from lbnn.cli.report import counted
 from lbnn.network import Network
 from lbnn.plots.page import Grid, show_grid
 from lbnn.theories.comparison import QUANTITIES, Comparison
 from lbnn.theories.comparison import compare as compare_theories
 
 EXAMPLES = """
-[bold]Examples[/bold]
-lbnn compare data.csv --targets a,b --widths 20,200 --beta 10
-lbnn compare data.csv --targets y --depth 4 --widths 50 --beta 10 -o e.csv
-lbnn compare data.csv --targets y --widths 50 --beta inf --raw
+Examples:
+  lbnn compare data.csv --targets a,b --widths 20,200 --beta 10
+  lbnn compare data.csv --targets y --depth 4 --widths 50 --beta 10 -o e.csv
+  lbnn compare data.csv --targets y --widths 50 --beta inf --raw
 
 Columns are standardised first (mean 0, variance 1), so that beta and unit
 prior variances mean the same for every table. --raw takes them as they

@@ -14,33 +14,28 @@ from lbnn._base.files import write_atomically
 from lbnn._base.warn import collected
 from lbnn.cli.columns import TableOptions, read_examples
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
-from lbnn.cli.modelling import (
-    BY_EVIDENCE,
-    ModelOptions,
-    counted,
-    number_or_evidence,
-    shown,
-    shown_widths,
-)
 from lbnn.cli.options import (
+    BY_EVIDENCE,
     AsJson,
     Debug,
     Force,
-    Seed,
+    ModelOptions,
+    More,
+    number_or_evidence,
     numbers_of,
     with_groups,
 )
 from lbnn.cli.problems import BadInputError, TableWords, console, warn_once
-from lbnn.cli.provenance import origin, print_json
 from lbnn.cli.reading import Reading
+from lbnn.cli.report import counted, origin_of, print_json, shown, shown_widths
 from lbnn.estimator import LBNNRegressor
 from lbnn.plots.page import Grid, show_grid
 
 EXAMPLES = """
-[bold]Examples[/bold]
-lbnn evidence data.csv --targets y
-lbnn evidence data.csv --targets a,b --depths 1,2,3 --widths 5,20,100
-lbnn evidence data.csv --targets a,b --betas 1,10,100 --out table.csv
+Examples:
+  lbnn evidence data.csv --targets y
+  lbnn evidence data.csv --targets a,b --depths 1,2,3 --widths 5,20,100
+  lbnn evidence data.csv --targets a,b --betas 1,10,100 --out table.csv
 
 Depth one has no hidden layer and so no width: it is the Gaussian process that
 wide networks approach.
@@ -67,20 +62,18 @@ def evidence(
     out: Out = None,
     reading: Reading,
     as_json: AsJson = False,
-    seed: Seed = 0,
+    more: More = False,
     force: Force = False,
     debug: Debug = False,
 ) -> None:
     """Tabulate the log evidence over depth × width × beta, best first.
 
-    The evidence is the density of the targets given the features, averaged
-    over the prior: it compares networks without a validation set. A difference
-    of 3 is a factor of 20 in odds.
+    A difference of 3 is a factor of 20 in odds.
     """
     check_suffix(out, (".csv",), "--out")
     check_outputs([out], [table.data], force)
     examples = read_examples(table, reading)
-    X, Y, shared = examples.X, examples.Y, model.settings(seed)
+    X, Y, shared = examples.X, examples.Y, model.settings()
     said: dict[str, None] = {}
     with collected():  # what each fit warns of is said once
         rows = [_row(X, Y, cell, shared, examples.labels, said) for cell in _cells(depths, widths, betas)]
@@ -90,7 +83,7 @@ def evidence(
         write_atomically(out, lambda path: pd.DataFrame(rows).to_csv(path, index=False))
     if as_json:
         about = {"rows": len(X), "features": X.shape[1], "targets": list(Y.columns)}
-        print_json({**about, "networks": rows, "table": examples.notes, "origin": origin(table.data)})
+        print_json({**about, "networks": rows, "table": examples.notes, "origin": origin_of(table.data)})
         return
     show_grid(_grid(rows, counted(len(X), X.shape[1], Y.shape[1])), console())
     if out:

@@ -12,9 +12,9 @@ from lbnn.cli.options import Debug
 from lbnn.cli.problems import BadInputError
 
 EXAMPLES = """
-[bold]Examples[/bold]
-lbnn explore                              open the page
-lbnn explore --no-browser --port 0        only print the address
+Examples:
+  lbnn explore                              open the page
+  lbnn explore --no-browser --port 0        only print the address
 
 The page is served to this machine alone unless --host says otherwise.
 """

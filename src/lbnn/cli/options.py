@@ -6,51 +6,85 @@ of these, in the order of its parameters.
 
 from __future__ import annotations
 
-import enum
 import inspect
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from lbnn.cli.problems import BadInputError
+from lbnn.cli.problems import MORE, BadInputError
+from lbnn.estimator.settings import KERNELS, NOISES
 
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print the results as JSON instead of tables.", show_default=False)
-]
-
-
-class MissingTargetValues(enum.StrEnum):
-    """What is done about missing targets."""
-
-    error = "error"
-    allow = "allow"
-
-
-MissingTargets = Annotated[
-    MissingTargetValues,
-    typer.Option(
-        "--missing-targets",
-        help="Rows that lack some of their targets: an error (or as --missing says), or allow, to fit what "
-        "was measured.",
-    ),
-]
-Weights = Annotated[
-    str | None,
-    typer.Option(
-        "--weights",
-        help="Column of positive weights: the noise variance of a row is divided by its weight.",
-        metavar="NAME",
-        show_default=False,
-    ),
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace outputs that exist.", show_default=False)]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", show_default=False)]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random numbers.")]
-
+BY_EVIDENCE = "evidence"
+SCALES = ("auto", "raw", "standardised", "own")
 
 Number = TypeVar("Number", int, float)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON")]
+Force = Annotated[bool, typer.Option("--force", help="Replace outputs that exist")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error", rich_help_panel=MORE)]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random numbers", rich_help_panel=MORE)]
+
+
+def _show_all(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        context.meta[MORE] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+More = Annotated[
+    bool,
+    typer.Option("--more", help="Show all options", is_eager=True, callback=_show_all, show_default=False),
+]
+
+
+def _more(name: str, text: str, metavar: str | None = None, **settings: Any) -> Any:
+    return typer.Option(name, help=text, metavar=metavar, rich_help_panel=MORE, **settings)
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Parameters of every estimator that a command fits."""
+
+    prior_scale: Annotated[
+        str, _more("--prior-scale", "Prior variance of the network: a number, or evidence", "NUMBER")
+    ] = BY_EVIDENCE
+    noise: Annotated[str, _more("--noise", f"Kind of noise: {', '.join(NOISES)}", "KIND")] = "auto"
+    kernel: Annotated[
+        str, _more("--kernel", "auto, linear, rbf, linear+rbf or relu, with parameters by evidence", "NAME")
+    ] = "linear"
+    column_scales: Annotated[
+        str, _more("--column-scales", f"Scales of the features: {', '.join(SCALES)}", "KIND")
+    ] = "auto"
+    no_intercept: Annotated[bool, _more("--no-intercept", "Fit no intercept")] = False
+    target_error: Annotated[
+        float,
+        _more("--target-error", "Monte Carlo error of the final answer", min=0.0005, max=0.9),
+    ] = 0.1
+    seed: Seed = 0
+
+    def settings(self) -> dict[str, Any]:
+        """Parameters of the estimator."""
+        kernels = [name for name in KERNELS if name != "precomputed"]
+        return {
+            "prior_scale": number_or_evidence(self.prior_scale, "--prior-scale"),
+            "noise": one_of(self.noise, NOISES, "--noise"),
+            "kernel": one_of(self.kernel, kernels, "--kernel"),
+            "column_scales": one_of(self.column_scales, SCALES, "--column-scales"),
+            "fit_intercept": not self.no_intercept,
+            "target_error": self.target_error,
+            "random_state": self.seed,
+        }
+
+
+def one_of(text: str, known: Any, option: str) -> str:
+    """A word that an option knows."""
+    if text not in known:
+        raise BadInputError(f"{option} must be one of {', '.join(known)}, got {text!r}")
+    return text
 
 
 def numbers_of(text: str, kind: Callable[[str], Number], option: str) -> list[Number]:
@@ -63,6 +97,19 @@ def numbers_of(text: str, kind: Callable[[str], Number], option: str) -> list[Nu
     if not values:
         raise BadInputError(f"{option} must have at least one number, got {text!r}")
     return values
+
+
+def number_or_evidence(text: str, option: str) -> float | str:
+    """A positive number, or the word evidence."""
+    if text == BY_EVIDENCE:
+        return text
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value > 0:
+        raise BadInputError(f"{option} must be a positive number or {BY_EVIDENCE}, got {text!r}")
+    return value
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:

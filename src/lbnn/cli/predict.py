@@ -23,20 +23,20 @@ from lbnn.cli.columns import (
     row_labels,
 )
 from lbnn.cli.files import check_outputs, check_suffix, safe_for_spreadsheets, write_together
-from lbnn.cli.modelling import counted_rows, fit_scores, shown
 from lbnn.cli.models import NamedModel, load_model
 from lbnn.cli.options import Debug, Force, with_groups
 from lbnn.cli.problems import BadInputError, TableWords, console, listed, say, working
 from lbnn.cli.reading import Reading, Table, read_table
+from lbnn.cli.report import counted, shown
 from lbnn.estimator import BandedRegressor, LBNNRegressor
 from lbnn.estimator.leverage import large_leverage
 from lbnn.plots.page import Grid, show_grid
 
 EXAMPLES = """
-[bold]Examples[/bold]
-lbnn predict model.lbnn new.csv
-lbnn predict model.lbnn new.csv -o predictions.parquet --interval 0.5
-lbnn predict model.lbnn new.csv -o out.csv --joint-covariance covariance.npz
+Examples:
+  lbnn predict model.lbnn new.csv
+  lbnn predict model.lbnn new.csv -o predictions.parquet --interval 0.5
+  lbnn predict model.lbnn new.csv -o out.csv --joint-covariance covariance.npz
 
 For every target t the output has t (the mean), t_std, t_low and t_high, of
 new measurements: noise included. The column leverage is above 1 if a row is
@@ -122,10 +122,7 @@ def predict(
     partly: Mask = np.asarray(present.any(axis=1) & ~complete)
     known = np.where(partly[:, None], truth, np.nan) if given and partly.any() else None
     if known is not None:
-        say(
-            f"{counted_rows(int(partly.sum()))} with some of the targets: the others are predicted given "
-            "these"
-        )
+        say(f"{counted(int(partly.sum()))} with some of the targets: the others are predicted given these")
     with working("predicting"):
         frame = pd.concat(list(_predictions(fitted, table, X, interval, known)), ignore_index=True)
     _say_extrapolations(fitted, X, frame, row_labels(table, ids))
@@ -247,7 +244,7 @@ def _first_rows(frame: Any, labels: list[str], ids: str | None) -> Grid:
         (label, *map(shown, values)) for label, values in zip(labels, shown_frame.to_numpy(), strict=False)
     ]
     return Grid(
-        ("row", *shown_frame.columns), rows, f"{len(rows)} of {counted_rows(len(frame))}; --out writes all"
+        ("row", *shown_frame.columns), rows, f"{len(rows)} of {counted(len(frame))}; --out writes all"
     )
 
 
@@ -275,9 +272,11 @@ def _print_scores(model: NamedModel, X: Any, frame: Any, truth: Array, name: str
         if frame[target].isna().all():  # the fit has no answer for it
             continue
         inside = (frame[f"{target}_low"] <= own) & (own <= frame[f"{target}_high"])
-        rows.append((target, *fit_scores(own, frame[target].to_numpy()), f"{inside.mean():.0%}"))
+        error, about = own - frame[target].to_numpy(), own - own.mean()
+        r2 = f"{1 - (error @ error) / (about @ about):.3f}" if about.any() else "–"
+        rows.append((target, r2, shown(np.sqrt((error @ error) / len(own))), f"{inside.mean():.0%}"))
     header = "target", "R²", "RMSE", f"in {probability:.0%} interval"
-    show_grid(Grid(header, rows, f"Against the targets in {name}, {counted_rows(len(truth))}"), console())
+    show_grid(Grid(header, rows, f"Against the targets in {name}, {counted(len(truth))}"), console())
     density = np.concatenate(
         [
             law.pointwise_log_density(truth[start : start + _ROWS_AT_ONCE].reshape(law.mean.shape))

@@ -20,6 +20,9 @@ from lbnn._base.notices import Words
 FAILURE = 1  # a claim fails, or the run did
 BAD_INPUT = 2  # usage, data or files that break a rule; also what typer gives for a wrong option
 
+#: The panel of options that help shows with --more.
+MORE = "More"
+
 #: What the running command was called with, its name first.
 ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("lbnn_arguments", default=())
 
@@ -35,6 +38,22 @@ class Command(TyperCommand):
         """Remember what the command was called with, for reports."""
         ARGUMENTS.set((info_name or "", *args))
         return super().make_context(info_name, args, *rest, **extra)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Options by their panels; those under "More" where they are asked for."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            panel = getattr(parameter, "rich_help_panel", None) or "Options"
+            record = parameter.get_help_record(ctx)
+            if record and (panel != MORE or ctx.meta.get(MORE)):
+                panels.setdefault(panel, []).append(record)
+        for panel, records in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Examples, line by line."""
+        formatter.write(f"\n{(self.epilog or '').strip()}\n")
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -110,7 +129,7 @@ class TableWords(Words):
 #: Options without a value.
 _SWITCHES = {
     ("average", True): "--average",
-    ("average", False): "--no-integrate",
+    ("average", False): "--no-average",
     ("fit_intercept", False): "--no-intercept",
 }
 

@@ -11,10 +11,10 @@ from lbnn.cli.options import Debug, Seed
 from lbnn.cli.problems import FAILURE, BadInputError
 
 EXAMPLES = """
-[bold]Examples[/bold]
-lbnn reproduce                          everything, into report/
-lbnn reproduce --quick --out /tmp/page  fewer draws
-lbnn reproduce --only prior,kernel      two sections
+Examples:
+  lbnn reproduce                          everything, into report/
+  lbnn reproduce --quick --out /tmp/page  fewer draws
+  lbnn reproduce --only prior,kernel      two sections
 """
 
 

@@ -18,16 +18,16 @@ from lbnn.sweeps import STATUS
 from lbnn.sweeps.chunk import FAILED
 
 EXAMPLES = """
-[bold]Examples[/bold]
-lbnn sweep study.py --out run.zarr
-lbnn sweep study.py --out run.zarr --workers 8 --resume
-lbnn sweep study.py --out run.zarr --scheduler tcp://10.0.0.1:8786
+Examples:
+  lbnn sweep study.py --out run.zarr
+  lbnn sweep study.py --out run.zarr --workers 8 --resume
+  lbnn sweep study.py --out run.zarr --scheduler tcp://10.0.0.1:8786
 
-[bold]A study: arguments of lbnn.sweep by their names[/bold]
-axes = {"seed": range(10), "width": \\[10, 30, 100], "beta": \\[1.0, 100.0]}
-quantities = \\["log_evidence", "kernel_change"]
-def data(rng, seed): return rng.normal(size=(40, 60)), rng.normal(size=40)
-def network(width): return lbnn.Network((width,))
+A study: arguments of lbnn.sweep by their names:
+  axes = {"seed": range(10), "width": [10, 30, 100], "beta": [1.0, 100.0]}
+  quantities = ["log_evidence", "kernel_change"]
+  def data(rng, seed): return rng.normal(size=(40, 60)), rng.normal(size=40)
+  def network(width): return lbnn.Network((width,))
 """
 
 
