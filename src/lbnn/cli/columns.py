@@ -32,18 +32,14 @@ class MissingValues(enum.StrEnum):
     median = "median"
 
 
-IdColumn = Annotated[
-    str | None, typer.Option("--id", help="Column that names rows", metavar="NAME", show_default=False)
-]
+IdColumn = Annotated[str | None, typer.Option("--id", help="Column that names rows", metavar="NAME")]
 
 
 @dataclass(frozen=True)
 class TableOptions:
     """The table, and which of its columns play which part."""
 
-    data: Annotated[
-        Path, typer.Argument(help="Table with a header: .csv .tsv .txt .xlsx .parquet", show_default=False)
-    ]
+    data: Annotated[Path, typer.Argument(help="Table with a header: .csv .tsv .txt .xlsx .parquet")]
     targets: Annotated[
         list[str],
         typer.Option("--targets", "-t", help="Columns to predict, as a,b or repeated", metavar="NAMES"),

@@ -36,19 +36,19 @@ are, which zero temperature (--beta inf) needs: centred inputs are dependent.
 PICTURES = (".svg", ".png", ".pdf")
 
 
-Widths = Annotated[str, typer.Option(help="Widths to compare at.", metavar="NUMBERS", show_default=False)]
+Widths = Annotated[str, typer.Option(help="Widths to compare at.", metavar="NUMBERS")]
 Beta = Annotated[
     float, typer.Option(help="1 / noise variance of the (standardised) targets; inf is allowed.")
 ]
 Depth = Annotated[int, typer.Option(min=2, help="Number of weight matrices.")]
-Raw = Annotated[bool, typer.Option("--raw", help="Do not standardise columns.", show_default=False)]
+Raw = Annotated[bool, typer.Option("--raw", help="Do not standardise columns.")]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", "-o", help="Write all errors as .csv.", metavar="FILE", show_default=False),
+    typer.Option("--out", "-o", help="Write all errors as .csv.", metavar="FILE"),
 ]
 Plot = Annotated[
     Path | None,
-    typer.Option("--plot", help="Draw the errors: .svg, .png or .pdf.", metavar="FILE", show_default=False),
+    typer.Option("--plot", help="Draw the errors: .svg, .png or .pdf.", metavar="FILE"),
 ]
 
 

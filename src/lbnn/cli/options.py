@@ -37,7 +37,7 @@ def _show_all(context: typer.Context, wanted: bool) -> None:
 
 More = Annotated[
     bool,
-    typer.Option("--more", help="Show all options", is_eager=True, callback=_show_all, show_default=False),
+    typer.Option("--more", help="Show all options", is_eager=True, callback=_show_all),
 ]
 
 
@@ -81,7 +81,7 @@ class ModelOptions:
 
 
 def one_of(text: str, known: Any, option: str) -> str:
-    """A word that an option knows."""
+    """One of the words that an option allows."""
     if text not in known:
         raise BadInputError(f"{option} must be one of {', '.join(known)}, got {text!r}")
     return text

@@ -50,11 +50,11 @@ _ROWS_AT_ONCE = 1000  # a kernel among all rows may not fit into memory
 _MOST_SHOWN = 10  # rows, without --out
 
 
-ModelFile = Annotated[Path, typer.Argument(help="Model file, from lbnn fit", show_default=False)]
-NewRows = Annotated[Path, typer.Argument(help="Table with the features", show_default=False)]
+ModelFile = Annotated[Path, typer.Argument(help="Model file, from lbnn fit")]
+NewRows = Annotated[Path, typer.Argument(help="Table with the features")]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", "-o", help="Predictions, .csv or .parquet", metavar="FILE", show_default=False),
+    typer.Option("--out", "-o", help="Predictions, .csv or .parquet", metavar="FILE"),
 ]
 Interval = Annotated[float, typer.Option(help="Probability of the intervals")]
 JointCovariance = Annotated[
@@ -70,7 +70,7 @@ Strict = Annotated[
 ]
 MissingFeatures = Annotated[
     MissingValues | None,
-    typer.Option("--missing", help="Missing features, if not as in the fit", show_default=False),
+    typer.Option("--missing", help="Missing features, if not as in the fit"),
 ]
 
 

@@ -35,7 +35,7 @@ _REASONS: dict[type, str] = {
 
 
 def _option(name: str, text: str, metavar: str | None = None) -> Any:
-    return typer.Option(name, help=text, metavar=metavar, rich_help_panel=_PANEL, show_default=False)
+    return typer.Option(name, help=text, metavar=metavar, rich_help_panel=_PANEL)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +15,6 @@ import lbnn
 from lbnn._base.warn import collected
 from lbnn.cli.options import Debug
 from lbnn.cli.problems import BadInputError, console
-from lbnn.cli.sweep_study import read_study
 from lbnn.plots.page import Grid, show_grid
 from lbnn.sweeps import STATUS
 from lbnn.sweeps.chunk import FAILED
@@ -30,40 +32,34 @@ A study: arguments of lbnn.sweep by their names:
   def network(width): return lbnn.Network((width,))
 """
 
+_NEEDED = ("axes", "data", "network", "quantities")
+_OPTIONAL = ("beta", "noise", "target_error", "seed", "chunks")
+
 
 def sweep(
-    study: Annotated[Path, typer.Argument(help="Study, .py: arguments of lbnn.sweep.", show_default=False)],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Store, .zarr.", metavar="FOLDER", show_default=False)
-    ],
+    study: Annotated[Path, typer.Argument(help="Study, .py: arguments of lbnn.sweep.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Store, .zarr.", metavar="FOLDER")],
     workers: Annotated[
         int | None,
-        typer.Option(
-            "--workers", min=0, help="Worker processes on this machine; 0 for none.", show_default=False
-        ),
+        typer.Option("--workers", min=0, help="Worker processes on this machine; 0 for none."),
     ] = None,
     scheduler: Annotated[
         str | None,
-        typer.Option(
-            "--scheduler", help="Address of a Dask scheduler.", metavar="ADDRESS", show_default=False
-        ),
+        typer.Option("--scheduler", help="Address of a Dask scheduler.", metavar="ADDRESS"),
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an existing store.", show_default=False)
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an existing store.")] = False,
     retry_failed: Annotated[
         bool,
-        typer.Option("--retry-failed", help="Compute chunks with failed points again.", show_default=False),
+        typer.Option("--retry-failed", help="Compute chunks with failed points again."),
     ] = False,
     mixed_versions: Annotated[
         bool,
         typer.Option(
             "--mixed-versions",
             help="Continue with other versions of lbnn, NumPy or SciPy; the store records which.",
-            show_default=False,
         ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.", show_default=False)] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     debug: Debug = False,
 ) -> None:
     """Compute posteriors over a grid of data sets, networks and temperatures.
@@ -113,3 +109,39 @@ def _client(address: str) -> Any:
         raise BadInputError(
             f"--scheduler must be the address of a Dask scheduler, got {problem}"
         ) from problem
+
+
+class _StudyLoader(SourceFileLoader):
+    """Runs a file without leaving its bytecode in a folder beside it."""
+
+    def set_data(self, *arguments: Any, **options: Any) -> None:
+        """Nothing is written."""
+
+
+def read_study(path: Path) -> dict[str, Any]:
+    """Arguments of `lbnn.sweep` from a file, whose functions are sent to workers as they are."""
+    import cloudpickle
+
+    if path.suffix == ".toml":
+        raise BadInputError(
+            f"a sweep is described in Python, got {path}: define {', '.join(_NEEDED)} in a .py file"
+        )
+    name = f"lbnn_sweep_{path.stem}"
+    loader = _StudyLoader(name, str(path))
+    described = importlib.util.spec_from_file_location(name, path, loader=loader) if path.is_file() else None
+    if described is None or described.loader is None:
+        raise BadInputError(f"a study must be a Python file that can be read, got {path}")
+    study = importlib.util.module_from_spec(described)
+    sys.modules[name] = study
+    try:
+        described.loader.exec_module(study)
+    except Exception as problem:
+        raise BadInputError(f"{path} cannot be run: {type(problem).__name__}: {problem}") from problem
+    missing = [each for each in _NEEDED if not hasattr(study, each)]
+    if missing:
+        raise BadInputError(
+            f"{path}: must define {', '.join(_NEEDED)}, and may define {', '.join(_OPTIONAL)}, got none of "
+            f"{', '.join(missing)}"
+        )
+    cloudpickle.register_pickle_by_value(study)
+    return {each: getattr(study, each) for each in (*_NEEDED, *_OPTIONAL) if hasattr(study, each)}
