@@ -178,7 +178,7 @@ class FitReport:
                 each.columns,
                 f"{each.log_evidence:.2f}",
                 f"{each.penalty:.2f}",
-                f"{best - each.log_evidence + each.penalty:.2f}",
+                f"{abs(best - each.log_evidence + each.penalty):.2f}",  # no minus sign before zero
                 shown(each.beta, 3),
                 shown(each.prior_scale, 3),
             )
