@@ -67,7 +67,7 @@ def test_coefficients_have_the_intervals_of_a_dense_posterior(nir):
     X, Y = (table[each] - table[each].mean() for each in (names, goals))
     model = lbnn.LBNNRegressor.load("m.lbnn")
     assert model.widths_ == ()
-    noise = found["chosen"]["noise_deviation"]
+    noise = dict(zip(goals, np.sqrt(np.atleast_1d(model.noise_variance_)), strict=True))
     deviations = X.std(ddof=0) if model.kernel_.columns == "standardised" else pd.Series(1.0, names)
     Z = (X / deviations).to_numpy()
     for target in goals:

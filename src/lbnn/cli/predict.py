@@ -123,11 +123,16 @@ def predict(
     known = np.where(partly[:, None], truth, np.nan) if given and partly.any() else None
     if known is not None:
         say(f"{counted(int(partly.sum()))} with some of the targets: the others are predicted given these")
+    endings = ("", "_std", "_low", "_high")
+    require_distinct([name + end for name in fitted.targets for end in endings], "columns of the output")
     with working("predicting"):
-        frame = pd.concat(list(_predictions(fitted, table, X, interval, known)), ignore_index=True)
+        parts = list(_predictions(fitted, X, truth, known, interval))
+    frame = pd.concat([part for part, _ in parts], ignore_index=True)
+    _require_finite(fitted, frame, table)
     _say_extrapolations(fitted, X, frame, row_labels(table, ids))
     if complete.any():
-        _print_scores(fitted, X[complete], frame[complete], truth[complete], data.name, interval)
+        density = np.concatenate([own for _, own in parts])[complete]
+        _print_scores(fitted, frame[complete], truth[complete], density, data.name, interval)
     if ids is not None:
         require_distinct([ids, *frame.columns], "columns of the output")
         frame.insert(0, ids, table.frame[ids].to_numpy())
@@ -200,39 +205,49 @@ def _say_extrapolations(model: NamedModel, X: Any, frame: Any, labels: list[str]
 
 
 def _predictions(
-    model: NamedModel, table: Table, X: Any, probability: float, known: Array | None
+    model: NamedModel, X: Any, truth: Array, known: Array | None, probability: float
 ) -> Iterator[Any]:
-    """Four columns for each target, and the leverage where it is known; some rows at a time."""
-    names = model.targets
+    """Four columns for each target, leverage where it is known, and log densities of the truth; in parts.
+
+    Densities are NaN unless a row has all targets.
+    """
+    shape = (-1, len(model.targets))
     for start in range(0, len(X), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         law = model.estimator.predictive(X.iloc[rows])
         leverage, law = getattr(law, "leverage", None), law.with_noise()
+        density = np.full(len(truth[rows]), np.nan)
+        complete: Mask = np.asarray(np.isfinite(truth[rows]).all(axis=1))
+        if complete.any():
+            mean = np.nan_to_num(law.mean)
+            own = np.where(complete[:, None], truth[rows], mean.reshape(shape)).reshape(mean.shape)
+            density = np.where(complete, law.pointwise_log_density(own), np.nan)
         law = law if known is None else law.given(known[rows])
         low, high = law.interval(probability)
         parts = {"": law.mean, "_std": np.sqrt(law.variance), "_low": low, "_high": high}
-        require_distinct([name + ending for name in names for ending in parts], "columns of the output")
-        values = {ending: np.reshape(part, (-1, len(names))) for ending, part in parts.items()}
-        _require_finite(values, names, table, rows, getattr(law, "answered", np.ones(len(names), bool)))
-        found = {name + end: part[:, j] for j, name in enumerate(names) for end, part in values.items()}
+        values = {ending: np.reshape(part, shape) for ending, part in parts.items()}
+        found = {
+            name + end: part[:, j] for j, name in enumerate(model.targets) for end, part in values.items()
+        }
         if leverage is not None and np.isfinite(leverage).all() and LEVERAGE not in found:
             found[LEVERAGE] = leverage
-        yield pd.DataFrame(found)
+        yield pd.DataFrame(found), density
 
 
-def _require_finite(
-    columns: dict[str, Array], names: list[str], table: Table, rows: slice, answered: Mask
-) -> None:
+def _require_finite(model: NamedModel, frame: Any, table: Table) -> None:
     """Raise for predictions that are no numbers: a table with empty cells would look like an answer.
 
-    Columns of targets that the fit has not answered (n_targets,) are empty.
+    Columns of targets that the fit has not answered are empty.
     """
-    wrong = ~np.all([np.isfinite(values) for values in columns.values()], axis=0) & answered
-    if wrong.any():
-        targets = [name for name, any_wrong in zip(names, wrong.any(axis=0), strict=True) if any_wrong]
+    dead = getattr(model.estimator, "dead_targets_", ())
+    names = [name for j, name in enumerate(model.targets) if j not in dead]
+    columns = {name: [name, f"{name}_std", f"{name}_low", f"{name}_high"] for name in names}
+    wrong = pd.DataFrame({name: ~np.isfinite(frame[own]).all(axis=1) for name, own in columns.items()})
+    if wrong.to_numpy().any():
+        rows = table.rows(list(table.frame.index[wrong.any(axis=1).to_numpy()]))
+        targets = listed([name for name in wrong if wrong[name].any()])
         raise BadInputError(
-            f"predictions must be finite, got {int(wrong.sum())} that are not, of {listed(targets)} in "
-            f"{table.rows(list(table.frame.index[rows][wrong.any(axis=1)]))}: the features there are too "
+            f"predictions must be finite, got others of {targets} in {rows}: the features there are too "
             "large for floating-point arithmetic"
         )
 
@@ -265,8 +280,10 @@ def _write_covariance(covariance: Array, names: list[str], rows: int, path: Path
     pd.DataFrame(covariance, index=labels, columns=labels).to_csv(path, index_label="row:target")
 
 
-def _print_scores(model: NamedModel, X: Any, frame: Any, truth: Array, name: str, probability: float) -> None:
-    """How good the predictions of rows (m, n_features) were whose targets (m, n_d) the table has."""
+def _print_scores(
+    model: NamedModel, frame: Any, truth: Array, density: Array, name: str, probability: float
+) -> None:
+    """How good the predictions of rows were whose targets (m, n_d) the table has."""
     rows = []
     for target, own in zip(model.targets, truth.T, strict=True):
         if frame[target].isna().all():  # the fit has no answer for it
@@ -277,12 +294,5 @@ def _print_scores(model: NamedModel, X: Any, frame: Any, truth: Array, name: str
         rows.append((target, r2, shown(np.sqrt((error @ error) / len(own))), f"{inside.mean():.0%}"))
     header = "target", "R²", "RMSE", f"in {probability:.0%} interval"
     show_grid(Grid(header, rows, f"Against the targets in {name}, {counted(len(truth))}"), console())
-    density = np.concatenate(
-        [
-            law.pointwise_log_density(truth[start : start + _ROWS_AT_ONCE].reshape(law.mean.shape))
-            for start in range(0, len(X), _ROWS_AT_ONCE)
-            for law in [model.estimator.predictive(X.iloc[start : start + _ROWS_AT_ONCE]).with_noise()]
-        ]
-    )
     error = f" ± {density.std(ddof=1) / np.sqrt(len(density)):.2g}" if len(density) > 1 else ""
     console().print(f"Log predictive density {density.mean():.3f}{error} a row\n")

@@ -36,6 +36,11 @@ _MOST_ROWS = 10  # outliers
 _MOST_COEFFICIENTS = 12  # of a target
 _MOST_FEATURES = 5000  # whose coefficients get intervals: some ten seconds
 MOST_DRAWN = 6  # targets
+#: Attributes of the model for programs; arrays are in the order of the targets.
+_CHOSEN = (
+    *("widths", "noise", "beta", "prior_scale", "noise_variance", "signal_share", "signal_share_interval"),
+    *("missing_explained", "log_evidence", "log_evidence_error"),
+)
 _ROUNDING = 1e-12  # of a correlation: some 100 roundings of the units of the targets
 
 
@@ -71,33 +76,20 @@ class FitReport:
 
     def as_json(self) -> dict[str, Any]:
         """Everything but pictures."""
-        model, found = self.model, self.facts
-        kernel = model.kernel_
+        model, found, kernel = self.model, self.facts, self.model.kernel_
+        chosen = {name: getattr(model, f"{name}_") for name in _CHOSEN}
+        described = {"kernel": kernel.name, "kernel_parameters": dict(kernel.parameters)}
         return {
             "rows": len(self.Y),
             "features": model.n_features_in_,
             "targets": self.names,
-            "chosen": {
-                "depth": len(model.widths_) + 1,
-                "widths": model.widths_,
-                "noise": model.noise_,
-                "noise_deviation": self._by_name(np.sqrt(np.atleast_1d(model.noise_variance_))),
-                "signal_share": self._by_name(np.atleast_1d(model.signal_share_)),
-                "signal_share_interval": self._by_name(np.reshape(model.signal_share_interval_, (-1, 2))),
-                "beta": model.beta_,
-                "prior_scale": model.prior_scale_,
-                "kernel": kernel.name,
-                "kernel_parameters": dict(kernel.parameters),
-                "column_scales": kernel.columns,
-                "log_evidence": model.log_evidence_,
-                "log_evidence_error": model.log_evidence_error_,
-                "models_averaged": len(model._state.models),
-            },
+            "chosen": {**chosen, **described, "column_scales": kernel.columns},
+            "models_averaged": len(model._state.models),
             "evidence": [
                 {name: value for name, value in vars(each).items() if name not in ("posterior", "kernel")}
                 for each in self._candidates()
             ],
-            "correlations": self.correlations if len(self.names) > 1 else None,
+            "correlations": self.correlations,
             "left_out": [vars(each) for each in found.outputs],
             "left_out_log_density": found.elpd,
             "left_out_log_density_error": found.elpd_error,
@@ -106,19 +98,13 @@ class FitReport:
                 dict(zip(("target", "feature", "value", "low", "high", "effect"), each, strict=True))
                 for each in self._all_coefficients()
             ],
-            "intercept": self._by_name(np.atleast_1d(getattr(model, "intercept_", np.nan))),
-            "missing_explained": self._by_name(np.atleast_1d(model.missing_explained_)),
+            "intercept": getattr(model, "intercept_", None),
             "table": self.notes,
             "notices": [
                 {"code": each.code, "text": text, "fields": dict(each.fields)}
                 for each, text in zip(self.notices, self.said, strict=False)
             ],
         }
-
-    def _by_name(self, values: Array) -> dict[str, Any]:
-        return dict(
-            zip(self.names, np.broadcast_to(values, (len(self.names), *values.shape[1:])), strict=True)
-        )
 
     def _chosen(self) -> list[Part]:
         """Network, noise and share of the signal, and what there is to say of the fit."""
