@@ -40,7 +40,7 @@ def comparison(result: Comparison, ax: Axes | None = None) -> Axes:
     >>> X, y = rng.normal(size=(8, 12)), rng.normal(size=8)
     >>> ax = plots.comparison(lbnn.compare(lbnn.Network(widths=(20,)), X, y, beta=4.0))
     >>> ax.get_legend_handles_labels()[1]
-    ['infinite width', 'proportional', 'many outputs']
+    ['infinite width', 'infinite width, order 1', 'proportional', 'many outputs']
     """
     axes = axes_or_new(ax)
     if ax is None:
