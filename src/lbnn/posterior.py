@@ -350,7 +350,7 @@ class Posterior(Conditioned):
         ----------
         Y : (p,) or (p, n_d), optional
             The targets that the posterior was conditioned on. Needed only where it does not keep them: data
-            from moments, a factor or chunks, and files of release 0.1.
+            from moments, a factor or chunks.
 
         Returns
         -------
