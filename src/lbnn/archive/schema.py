@@ -16,24 +16,6 @@ from numpy.typing import NDArray
 
 from lbnn._base.arrays import to_numpy
 from lbnn._base.types import IndexArray, Mask
-from lbnn.data.bases import GramBasis, InputBasis
-from lbnn.data.missing import MissingCells
-from lbnn.data.projection import Directions
-from lbnn.data.spectrum import Spectrum
-from lbnn.data.view_data import ViewData
-from lbnn.engines import Diagnostics, EvidenceEstimate, InferenceOptions
-from lbnn.noise.noise import Noise
-from lbnn.scale.draws import Draws
-from lbnn.scale.measure import Tails
-from lbnn.scale.prior import ScalePrior
-
-_CLASSES: dict[str, type[Any]] = {
-    each.__name__: each
-    for each in (
-        *(ScalePrior, Spectrum, InputBasis, GramBasis, Directions, ViewData, MissingCells, Noise),
-        *(Tails, Draws, Diagnostics, EvidenceEstimate, InferenceOptions),
-    )
-}
 
 Packed = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
@@ -72,8 +54,9 @@ def unpacked(tree: Any, hint: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         require(array.dtype == expected, f"{tree['array']} of dtype {array.dtype}")
         return array
     if isinstance(tree, dict):
-        own = _CLASSES[tree["class"]]
-        require(own in kinds, f"{own.__name__} in a place of {hint}")
+        known = [kind for kind in kinds if getattr(kind, "__name__", "") == tree["class"]]
+        require(bool(known), f"{tree['class']} in a place of {hint}")
+        own = known[0]
         hints = get_type_hints(own)
         content = {key: unpacked(each, hints[key], arrays) for key, each in tree.items() if key != "class"}
         return own(**content)

@@ -49,7 +49,6 @@ _LONG = 60.0  # seconds from which a search is announced: ...
 #: ... so many times those up to the first evidence of a finite network: fits of 100 and 200 outputs took 27
 #: and 33 times as long. With more the final posterior may need sequential Monte Carlo: 400 took 95 times.
 _TIMES_THE_FIRST, _TIMES_WITH_MORE, _MORE_OUTPUTS = 30, 100, 200
-_NETWORKS = 12  # that are tried with many outputs
 _SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
 #: Rows, outputs and targets up to which a covariance of the noise is tried by itself: 8 s at 50 × 10,
 #: 17 s at 120 × 35.
@@ -175,8 +174,8 @@ def search_networks(model: Any, found: Prepared) -> Searched:
     specs, shapes, notices = settings.settled(model.noise, given, data, shapes, found.units.dependent)
     progress = Forecast(data.outputs)
     if model.noise == "free" and data.outputs > 1:
-        return Searched([], _forms(data, shapes, seed, progress), specs, notices)
-    trials = search(data, specs, shapes, seed=seed, report=progress, evaluated=progress.evaluated)
+        return Searched([], _forms(data, shapes, seed), specs, notices)
+    trials = search(data, specs, shapes, seed=seed, evaluated=progress)
     progress.close()
     forms: list[FreeNoise] = []
     if not table.complete:
@@ -187,7 +186,7 @@ def search_networks(model: Any, found: Prepared) -> Searched:
         and not without_noise(trials[0], data).any()  # whose residuals have no covariance
         and residuals_correlate(fitted_model(found, trials[0], options_of(model, rough=True)), table.targets)
     ):
-        forms = _forms(data, shapes, seed, progress)
+        forms = _forms(data, shapes, seed)
     return Searched(trials, forms, specs, notices)
 
 
@@ -219,13 +218,13 @@ def residuals_correlate(model: FittedModel, targets: Array) -> bool:
     return bool(outputs > 1 and squares - mean > _CORRELATED * deviation)
 
 
-def _forms(data: EvidenceData, shapes: Shapes, seed: int, progress: Forecast) -> list[FreeNoise]:
+def _forms(data: EvidenceData, shapes: Shapes, seed: int) -> list[FreeNoise]:
     """Pairs of widths of signal and noise, best first; widths of the signal that are given are kept."""
     signals: Sequence[tuple[int, ...] | None] | None = shapes.fixed
     if signals is None and shapes.depth is not None:
         layers = shapes.depth - 1
         signals = [(width,) * layers for width in (3, data.outputs)] if layers else [()]
-    return FreeNoiseSearch(data, seed, progress).run(signals)
+    return FreeNoiseSearch(data, seed).run(signals)
 
 
 # ---------------------------------------------------------------------- final posteriors
@@ -469,27 +468,20 @@ class Forecast:
         self.outputs = outputs
         self.progress, self.tried, self.seconds = Progress(), 0, 0.0
 
-    def __call__(self, trial: Trial) -> None:
-        """A trial is done."""
-        self.tried += bool(trial.widths)
-        self._show()
-
-    def evaluated(self) -> None:
+    def __call__(self) -> None:
         """The evidence of a finite network was computed: the first one says how long the fit will take."""
+        self.tried += 1
         if not self.seconds:
             times = _TIMES_WITH_MORE if self.outputs > _MORE_OUTPUTS else _TIMES_THE_FIRST
             self.seconds = times * self._elapsed
             if self.seconds > _LONG:
                 notice("long_search", outputs=self.outputs, seconds=self.seconds).warn(at_once=True)
-        self._show()
+        left = f", about {max(self.seconds - self._elapsed, 1):.0f} s left"
+        self.progress.say(f"{self.tried} networks compared{left}")
 
     @property
     def _elapsed(self) -> float:
         return time.monotonic() - self.progress.start
-
-    def _show(self) -> None:
-        left = f", about {max(self.seconds - self._elapsed, 1):.0f} s left" if self.seconds else ""
-        self.progress.say(f"{self.tried} of about {_NETWORKS} networks{left}")
 
     def close(self) -> None:
         """Remove the progress line."""

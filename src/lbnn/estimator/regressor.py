@@ -535,16 +535,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a file; loading it executes no code (see docs/data-and-files.md)."""
         check_is_fitted(self)
-        saving.write(path, saving.description(self), self._state)
+        saving.write(path, self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LBNNRegressor:
         """Read a fitted estimator; a file that holds none, or is damaged, raises a ValueError."""
-        about, state = saving.read(path)
-        try:
-            return saving.described(cls(**about["parameters"]), about, state)
-        except Exception as error:  # what a header of something else leads to cannot be listed
-            raise saving.refusal(path, error) from error
+        found: LBNNRegressor = saving.read(path, cls)
+        return found
 
 
 def _with_nonlinear(notices: list[Notice], found: Notice | None) -> list[Notice]:

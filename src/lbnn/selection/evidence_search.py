@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from lbnn.selection.data import EvidenceData
 from lbnn.selection.no_signal import no_signal
 from lbnn.selection.parameters import NoiseSpec
-from lbnn.selection.width_search import MANY_OUTPUTS, WIDTHS, Report, Trial, WidthSearch
+from lbnn.selection.width_search import MANY_OUTPUTS, WIDTHS, Trial, WidthSearch
 
 _CLEAR_LEAD = 3.0  # nats
 _MOST_FROM_DEPTH = 10.0  # nats, more than a third layer is expected to bring
@@ -37,12 +37,11 @@ def search(
     shapes: Shapes,
     *,
     seed: int = 0,
-    report: Report = lambda _: None,
     evaluated: Callable[[], None] = lambda: None,
 ) -> list[Trial]:
     """Every candidate of every specification, best first.
 
-    `report` is called with each candidate, `evaluated` after each evidence of a finite network.
+    `evaluated` is called after each evidence of a finite network.
     """
     found: list[Trial] = []
     searches: list[WidthSearch] = []
@@ -50,7 +49,7 @@ def search(
     for spec in sorted(specs, key=lambda each: (not each.coupled, each.per_output == many)):
         if shapes.fixed is None and not many and _settled_by_units(spec, found):
             continue
-        searches.append(WidthSearch(data, spec, seed, report, _best(found), evaluated))
+        searches.append(WidthSearch(data, spec, seed, _best(found), evaluated))
         if shapes.fixed is None:
             _search_widths(searches[-1], shapes.depth, found)
         for widths in shapes.fixed or ():
@@ -78,8 +77,6 @@ def search(
     if shapes.fixed is None:  # networks that are asked for by name are not replaced by none
         kinds = dict.fromkeys(replace(spec, coupled=False) for spec in specs)
         without = [each for kind in kinds if (each := no_signal(data, kind)) is not None]
-        for each in without:
-            report(each)
         tried |= dict.fromkeys(without)
     return sorted(tried, key=lambda candidate: -candidate.score)
 

@@ -10,7 +10,7 @@ their evidence and the prior odds of no signal, among them those without signal.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -188,8 +188,8 @@ def free_noise_target(data: EvidenceData, form: Form) -> SignalNoiseTarget:
 class FreeNoiseSearch:
     """Forms that were tried, each once."""
 
-    def __init__(self, data: EvidenceData, seed: int, report: Callable[[Trial], None]) -> None:
-        self.data, self.seed, self.report = data, seed, report
+    def __init__(self, data: EvidenceData, seed: int) -> None:
+        self.data, self.seed = data, seed
         self.found: dict[Form, FreeNoise] = {}
 
     def run(self, signals: Sequence[tuple[int, ...] | None] | None) -> list[FreeNoise]:
@@ -279,7 +279,6 @@ class FreeNoiseSearch:
                 target, fitted_start(target, mode), call, SCREENING, f"signal and noise {form}"
             )
             self.found[form] = FreeNoise(form, target, mode, estimate)
-            self.report(candidate_of(self.data, self.found[form]))
         return self.found[form]
 
 

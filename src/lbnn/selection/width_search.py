@@ -43,8 +43,6 @@ _MIDDLE = 8  # of the widths for many outputs: where their search begins
 _EVALUATIONS, _FEW_EVALUATIONS = 12, 5
 _TOLERANCE = 0.02  # nats left on the table by the search for one network
 
-Report = Callable[["Trial"], None]
-
 
 @dataclass(frozen=True, eq=False)
 class Trial:
@@ -163,13 +161,12 @@ class WidthSearch:
         data: EvidenceData,
         spec: NoiseSpec,
         seed: int,
-        report: Report,
         rival: float = -np.inf,
         evaluated: Callable[[], None] = lambda: None,
     ) -> None:
         self.data = coupled(data) if spec.coupled else data
         self.spec, self.free = spec, free_parameters(data, spec)
-        self.seed, self.report, self.rival, self.evaluated = seed, report, rival, evaluated
+        self.seed, self.rival, self.evaluated = seed, rival, evaluated
         self.penalty = penalty_of(self.free.count, data)
         self.starts = gaussian_process.optima(data, spec)
         self.candidates: list[Trial] = []
@@ -277,11 +274,10 @@ class WidthSearch:
         return self.record(widths, *self._climb(widths, start))
 
     def record(self, widths: tuple[int, ...], optimum: Optimum, error: float) -> Optimum:
-        """Keep the optimum of a network, as a candidate, and report it."""
+        """Keep the optimum of a network, as a trial."""
         self.optima[widths] = optimum
         noise = self.spec.noise if widths else self.spec.units
         self.candidates.append(_candidate(widths, self.free, optimum, error, noise, self.penalty))
-        self.report(self.candidates[-1])
         return optimum
 
     def confirm(self, leader: float) -> None:
