@@ -55,16 +55,13 @@ def main() -> None:
         data = (getattr(datasets, name, None) or getattr(further, name))()
         for share in SHARES:
             rows = [comparison(data, share, number) for number in range(options.splits)]
-            print(
-                f"{name}, {share:.0%} missing: observed {np.mean([row['observed'] for row in rows], axis=0)}"
-            )
+            density, error = np.mean([row["observed"] for row in rows], axis=0)
+            print(f"{name}, {share:.0%} missing: density {density:.3f}, squared error {error:.3f}")
             for way in ("rows", "filled"):
                 gains = [row[way][0] - row["observed"][0] for row in rows if way in row]
-                error = np.std(gains, ddof=1) / len(gains) ** 0.5 if len(gains) > 1 else np.nan
-                print(
-                    f"  gain over {way}: {np.mean(gains):+.3f} ± {error:.3f} ({len(gains)} splits)",
-                    flush=True,
-                )
+                if len(gains) > 1:
+                    gain, spread = np.mean(gains), np.std(gains, ddof=1) / len(gains) ** 0.5
+                    print(f"  gain over {way}: {gain:+.3f} ± {spread:.3f}, {len(gains)} splits", flush=True)
 
 
 if __name__ == "__main__":

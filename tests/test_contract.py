@@ -77,10 +77,12 @@ def test_condition_takes_masks_weights_and_infinite_beta():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lbnn.AccuracyWarning)
         partial = NET.condition(X, Y, 4.0, observed=MASK, target_error=0.2)
+        gram = NET.condition_gram(GRAM, Y, 4.0, observed=MASK, target_error=0.2)
     weighted = NET.condition(X, Y, 4.0, weights=np.linspace(1, 2, 12), target_error=0.2)
     zero = NET.condition(X[:4], Y[:4], math.inf, target_error=0.2)
     for post in (partial, weighted, zero):
         assert post.predict(X_TEST).mean.shape == (POINTS, OUTPUTS)
+    assert gram.predict(cross_gram=CROSS, test_gram=TEST).mean.shape == (POINTS, OUTPUTS)
 
 
 def test_condition_gram_and_spectrum():
@@ -173,6 +175,21 @@ def test_views():
     assert lbnn.views.paths(RNG.normal(size=(2, 6, 5)), RNG.random((3, 6))).shape == (2, 3, 5)
 
 
+def test_condition_sum():
+    fit = lbnn.condition_sum([NET, NET], [X, None], Y, observed=MASK, target_error=0.9, seed=0)
+    assert np.isfinite([fit.log_evidence, fit.log_evidence_error]).all()
+    assert fit.noise_mean.shape == (OUTPUTS,)
+    assert isinstance(fit.diagnostics.ok, bool)
+    assert fit.share_mean.shape == (2, OUTPUTS)
+    assert fit.share_interval(0.9).shape == (2, OUTPUTS, 2)
+    assert fit.predict([X_TEST, None]).mean.shape == (POINTS, OUTPUTS)
+    assert fit.cells.with_noise().variance.shape == Y.shape
+    grams = lbnn.condition_sum([NET], [GRAM], Y, beta=4.0, observed=MASK, kernels=True, target_error=0.9)
+    assert grams.predict([CROSS], [TEST]).mean.shape == (POINTS, OUTPUTS)
+    with pytest.raises(ValueError, match="noise_variance"):
+        lbnn.condition_sum([NET], [X], Y, 0.1, beta=4.0)
+
+
 def test_matrix_gig():
     law = lbnn.MatrixGIG(psi=np.eye(2), phi=np.eye(2), nu=1.5)
     for value in (law.mode, law.mean, law.inverse_mean, law.mean_error):
@@ -188,6 +205,7 @@ def test_theories():
     theories = lbnn.asymptotics
     results = [
         theories.infinite_width(NET, X[:4], Y[:4], 4.0),
+        theories.infinite_width(NET, X[:4], Y[:4], 4.0, order=0),
         theories.infinite_data(lbnn.Network((2,)), X[:5], Y[:5]),
         theories.proportional(NET, X[:4], Y[:4], as_printed=False),
         theories.many_outputs(NET, X[:4], Y[:4]),
@@ -227,28 +245,41 @@ def test_sweep(tmp_path):
 # ---------------------------------------------------------------------- the estimator, bands
 
 
+PARAMETERS = (
+    *("depth", "width", "noise", "kernel", "column_scales", "beta", "prior_scale", "fit_intercept"),
+    *("missing_targets", "average", "target_error", "random_state"),
+)
+GONE = ("inputs", "ard", "groups", "robust", "target_transform", "engine", "verbose", "kernel_params")
+
+
 def test_estimator_takes_its_parameters():
-    parameters = set(inspect.signature(lbnn.LBNNRegressor).parameters)
-    assert parameters == {
-        "depth",
-        "width",
-        "noise",
-        "kernel",
-        "column_scales",
-        "beta",
-        "prior_scale",
-        "fit_intercept",
-        "missing_targets",
-        "average",
-        "target_error",
-        "random_state",
-    }
+    assert tuple(inspect.signature(lbnn.LBNNRegressor).parameters) == PARAMETERS
+    for name in GONE:
+        with pytest.raises(TypeError, match=name):
+            lbnn.LBNNRegressor(**{name: None})
     for noise in ("per_output", "coupled", "free"):
-        fit = lbnn.LBNNRegressor(depth=2, width=2, noise=noise, beta=4.0, prior_scale=1.0, average=False)
+        fit = lbnn.LBNNRegressor(depth=2, width=2, noise=noise, average=False, target_error=0.3)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", lbnn.AccuracyWarning)
-            fit.set_params(beta="evidence", prior_scale="evidence", target_error=0.3).fit(X, Y)
+            fit.fit(X, Y)
         assert fit.noise_covariance_.shape == (OUTPUTS, OUTPUTS)
+
+
+def test_what_a_fit_says(model):
+    assert isinstance(model.notices_, tuple)
+    for notice in (*model.notices_, *model.diagnose()):
+        assert notice.code
+        assert str(notice) == notice.text
+    (best, *_) = model.candidates_
+    for name in ("widths", "noise", "kernel", "columns", "beta", "prior_scale", "log_evidence", "weight"):
+        assert hasattr(best, name)
+    assert best.log_evidence_error >= 0
+    assert best.posterior.log_evidence < 0
+    for part in ("signal", "noise"):
+        mean, deviation = model.correlations(part)
+        assert mean.shape == deviation.shape == (OUTPUTS, OUTPUTS)
+    for name in ("messages_", "evidence_table_", "models_", "posterior_", "fit_chunks"):
+        assert not hasattr(model, name)
 
 
 def test_estimator(model, tmp_path):

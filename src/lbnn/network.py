@@ -107,7 +107,8 @@ class Network:
         examples, outputs : int
             p and n_d.
         inputs : int, optional
-            n0; by default as many as examples, or more. The rank of the Gram matrix is the smaller of the two.
+            n0; by default as many as examples, or more. The rank of the Gram matrix is the smaller of the
+            two.
         noise : str
             As in `condition`; "free" is noise with a covariance that is given (one that is learned is always
             integrated by sequential Monte Carlo).
@@ -126,9 +127,9 @@ class Network:
         'quadrature'
         >>> print(lbnn.Network(widths=(50,)).choose_engine(examples=100, outputs=5, inputs=3))
         dual importance: more outputs than data: the kernel of the last hidden layer is smaller than the scale
-          1. gaussian (kernel): if one mode is found, the Gaussian there is nearly the posterior where layers are wide; check: draws of the prior, else of a mixture
+          1. mixture (kernel): ...
           ...
-        """  # noqa: E501
+        """
         count = check.positive_integer(examples, "examples")
         rank = count if inputs is None else min(count, check.positive_integer(inputs, "inputs"))
         number = check.positive_integer(outputs, "outputs")

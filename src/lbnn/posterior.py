@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from lbnn import archive
 from lbnn._base import check
-from lbnn._base.arrays import to_numpy
+from lbnn._base.arrays import like, to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.cross_validation import LeaveOneOut, kept_targets, left_out_scores
 from lbnn.cross_validation.cells import left_out_rows
@@ -39,6 +39,7 @@ from lbnn.predict.missing import (
     most_draws,
     table_part,
 )
+from lbnn.predict.mixture import jackknife_squares
 from lbnn.predict.part import Evidence
 from lbnn.predict.predictive import Predictive
 from lbnn.predict.process import Process
@@ -222,7 +223,8 @@ class Posterior(Conditioned):
         cross_gram: ArrayLike | None = None,
         test_gram: ArrayLike | None = None,
         layer: int = 1,
-    ) -> Array:
+        return_error: bool = False,
+    ) -> Any:
         """⟨K_ℓ⟩, the posterior mean of K_ℓ = X W_1ᵀ⋯W_ℓᵀ W_ℓ⋯W_1 Xᵀ / n_ℓ.
 
         Parameters
@@ -231,16 +233,26 @@ class Posterior(Conditioned):
             As in `predict`; the training points by default.
         layer : int
             Hidden layer ℓ, from 1 (the paper's kernel) to d − 1.
+        return_error : bool
+            Whether the Monte Carlo standard error of every entry is returned, too.
 
         Returns
         -------
-        (p̂, p̂) array
+        (p̂, p̂) array, or two of them
         """
         points = self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
-        return self._layer_kernel(points, layer)
+        kernel = self._layer_kernel(points, layer)
+        if not return_error:
+            return kernel
+        groups, error = self._scale_in_units.groups, np.zeros(kernel.shape)
+        if groups is not None:
+            weights = (self._scale_in_units.weights * (groups != label) for label in np.unique(groups))
+            others = [to_numpy(self._layer_kernel(points, layer, own / own.sum())) for own in weights]
+            error = np.sqrt(jackknife_squares(others))
+        return kernel, like(error, kernel)
 
-    def _layer_kernel(self, points: Projection, layer: int) -> AnyArray:
-        """⟨K_ℓ⟩ at projected points, (p̂, p̂)."""
+    def _layer_kernel(self, points: Projection, layer: int, weights: Array | None = None) -> AnyArray:
+        """⟨K_ℓ⟩ at projected points, (p̂, p̂), from the draws, or with other weights of these, (m,)."""
         self._require_complete("feature kernels")
         widths, number = self.prior.widths, check.positive_integer(layer, "layer")
         if number > len(widths):
@@ -249,10 +261,11 @@ class Posterior(Conditioned):
                 if widths
                 else "a feature kernel needs a hidden layer, got a network of depth one (widths=())"
             )
+        measure = self._scale_in_units
         return average_layer_kernel(
             self.noise.transform_projection(points, self.spectrum),
             self._process,
-            self._scale_in_units,
+            measure if weights is None else replace(measure, weights=weights),
             widths,
             self.prior.layer_variances,
             number,
@@ -337,7 +350,7 @@ class Posterior(Conditioned):
         ----------
         Y : (p,) or (p, n_d), optional
             The targets that the posterior was conditioned on. Needed only where it does not keep them: data
-            from moments, a factor or chunks, and files of release 0.1.
+            from moments, a factor or chunks.
 
         Returns
         -------

@@ -250,10 +250,3 @@ def test_zero_inputs_teach_nothing(shape: tuple[int, int], beta: float, widths: 
     np.testing.assert_allclose(pred.covariance, prior.covariance, rtol=1e-12)
     np.testing.assert_array_equal(post.predict().variance, np.zeros(shape[0]))
     assert pred.log_density(np.ones(3)) == pytest.approx(prior.log_density(np.ones(3)), rel=1e-12)
-
-
-@pytest.mark.parametrize("build", [lbnn.Spectrum.from_inputs, lbnn.Spectrum.from_gram])
-def test_the_removed_option_decompose_is_refused(build):
-    with pytest.raises(ValueError, match=r"decompose='factor', an option that was removed.*leave it out"):
-        build(np.eye(2), [1.0, 2.0], decompose="factor")
-    assert build(np.eye(2), [1.0, 2.0], decompose="eigh").rank == 2

@@ -301,7 +301,6 @@ class Spectrum:
         *,
         weights: ArrayLike | None = None,
         copy: bool = True,
-        decompose: str | None = None,
     ) -> Spectrum:
         """Build from inputs X (p, n0) and targets Y (p,) or (p, n_d): G_xx = XXᵀ/n0.
 
@@ -311,10 +310,7 @@ class Spectrum:
         `weights` (p,) are positive: row a has the noise variance 1/(β w_a).
 
         With ``copy=False`` X is kept as it is, which saves memory, and must not be changed afterwards.
-
-        `decompose` has no effect any more and goes away in the next release; "factor" is refused.
         """
-        _refuse_factor(decompose)
         if is_dask(X):
             if weights is not None:
                 raise ValueError(
@@ -339,7 +335,6 @@ class Spectrum:
         Y: ArrayLike,
         *,
         weights: ArrayLike | None = None,
-        decompose: str | None = None,
         scale: float = 0.0,
     ) -> Spectrum:
         """Build from a positive semi-definite kernel matrix (p, p) and targets Y; the rest as before.
@@ -347,7 +342,6 @@ class Spectrum:
         `scale` is the largest number of which entries of the matrix are differences, as of a centred kernel:
         eigenvalues below the rounding of such numbers count as zero.
         """
-        _refuse_factor(decompose)
         matrix = check.square_matrix(gram, "gram")
         size = matrix.shape[0]
         targets, single = check.targets(Y, size)
@@ -462,15 +456,6 @@ class Spectrum:
 def _weighted(rows: AnyArray, weights: Array) -> AnyArray:
     """Rows (p, any) times √w."""
     return rows * like(np.sqrt(weights)[:, None], rows)
-
-
-def _refuse_factor(decompose: str | None) -> None:
-    """Raise for the option `decompose="factor"` of release 0.1, which is gone."""
-    if decompose not in (None, "eigh"):
-        raise ValueError(
-            f"data are decomposed by eigenvectors, got decompose={decompose!r}, an option that was removed "
-            "in release 0.2 (it was faster at one size on a GPU only): leave it out"
-        )
 
 
 def _from_inputs(inputs: AnyArray, targets: AnyArray, single: bool, copy: bool) -> Spectrum:

@@ -17,7 +17,6 @@ import math
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from scipy import special
@@ -55,23 +54,6 @@ _LARGEST = 1 << 25  # floats that the coordinates of all draws may fill
 _ROW_WORK = (1e3, 1e4)
 _FITTED_FROM = 2048  # draws of another estimate to which a mixture over all factors is fitted at first
 _CHECK_ROUNDS, _CHECK_SIZE = 4, 256  # rounds of fitting, draws per group, of checks
-
-
-class Part(Protocol):
-    """One part of the mixture: a law of θ in a frame."""
-
-    @property
-    def frame(self) -> Array:
-        """Orthonormal axes of the outputs, as columns, (n, n)."""
-        ...
-
-    def place(self, uniform: Array, rng: np.random.Generator) -> Array:
-        """Draws of θ from uniforms (m, dimension + 1)."""
-        ...
-
-    def log_density(self, theta: Array) -> Array:
-        """Log density of θ, (m,)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -128,6 +110,10 @@ class PriorPart:
     def log_density(self, theta: Array) -> Array:
         """Log density of θ, (m,)."""
         return self.law.log_drawn(theta)
+
+
+#: One part of a mixture: a law of θ in a frame.
+Part = StudentPart | PriorPart
 
 
 @dataclass(frozen=True)

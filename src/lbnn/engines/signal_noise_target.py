@@ -19,7 +19,6 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from scipy import optimize, special
@@ -188,32 +187,6 @@ def _to_common_and_own(slopes: Array, common: float, own: float) -> list[Array]:
     return [common * slopes.sum(axis=1, keepdims=True), *([own * slopes] if own else ())]
 
 
-class RootCoordinates(Protocol):
-    """Coordinates u of a root of a scale in which its prior is standard normal, but for far tails."""
-
-    @property
-    def dimension(self) -> int:
-        """Number of coordinates."""
-        ...
-
-    @property
-    def columns(self) -> int:
-        """Of the root."""
-        ...
-
-    def differentiable(self, u: Array) -> tuple[Array, Callable[[Array], Array]]:
-        """The root (m, n_d, columns) at u (m, dimension), and from a gradient in it to one in u."""
-        ...
-
-    def log_prior_tails(self, u: Array, gradient: Array) -> Array | float:
-        """What the log prior has beyond a normal one, (m,); its gradient (m, k) is added in place."""
-        ...
-
-    def plausible(self, u: Array) -> Mask:
-        """Where nothing overflows, (m,)."""
-        ...
-
-
 @dataclass(frozen=True)
 class GivenRoot:
     """A root (n_d, columns) that is given; no columns for a scale of zero."""
@@ -318,6 +291,10 @@ class BartlettRoot:
     def plausible(self, u: Array) -> Mask:
         """Mask (m,) where neither factors nor their inverses overflow."""
         return self.coordinates.plausible(u)
+
+
+#: Coordinates u of a root of a scale in which its prior is standard normal, but for far tails.
+RootCoordinates = GivenRoot | LastWeights | BartlettRoot
 
 
 def root_coordinates(prior: ScalePrior, axes: Array) -> RootCoordinates:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -24,45 +23,6 @@ from lbnn.scale.total_factor import TotalFactorLaw, rotate_factors
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 _COPIES = 4  # draws of the inner factors for each T; 1 lost a fifth of the effective draws at depth three
 _LARGEST_LOG = 300.0  # of a diagonal entry of T: beyond, its square leaves double precision
-
-
-class Space(Protocol):
-    """Coordinates θ of the scale in which mixtures are fitted; a frame may turn them."""
-
-    target: Target
-    name: str
-
-    @property
-    def dimension(self) -> int: ...
-
-    @property
-    def axes(self) -> Array:
-        """The frame of the data, (n, n)."""
-        ...
-
-    def diagonalising_frame(self, root: Array) -> Array:
-        """The frame (n, n) in which one scale, given by its root, is diagonal."""
-        ...
-
-    def evaluate(self, theta: Array, frame: Array, rng: np.random.Generator) -> Evaluated:
-        """Log posterior at θ (m, k) in a frame (n, n)."""
-        ...
-
-    def roots(self, theta: Array, frame: Array) -> Array:
-        """What θ (m, k) represents, independent of the frame."""
-        ...
-
-    def to_coordinates(self, roots: Array, frame: Array) -> Array:
-        """θ (m, k) of roots in a frame (n, n)."""
-        ...
-
-    def log_volume(self, theta: Array) -> Array:
-        """Log of the volume element at θ (m, k), (m,)."""
-        ...
-
-    def log_diagonal(self, roots: Array) -> Array:
-        """Logarithms (m, n) of the diagonal of L in the frame of the data."""
-        ...
 
 
 class FactorSpace:
@@ -229,3 +189,7 @@ class TotalTarget:
         """θ of the same scales in a frame, (m, dimension); logs of zeros are −inf."""
         with np.errstate(divide="ignore"):
             return self.law.coordinates(lower_factor(frame.T @ roots))
+
+
+#: Coordinates θ of the scale in which mixtures are fitted; a frame may turn them.
+Space = TotalTarget | FactorSpace

@@ -208,7 +208,8 @@ def _moments(parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
             square += np.tensordot(mass[block], values**2, axes=1)
     with np.errstate(invalid="ignore"):
         mean, square = mean / total, square / total
-    return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
+    deviation: Array = np.sqrt(np.maximum(square - mean**2, 0.0))
+    return mean, deviation
 
 
 def _correlation(covariances: Array) -> tuple[Array, Array]:

@@ -11,11 +11,9 @@ With L = V diag(l) Vᵀ, z = ỹV, noise variance τ = 1/β and test points Φ, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.chebyshev_panels import ChebyshevPanels, chebyshev_panels
 from lbnn._base.types import Array
 from lbnn.data.projection import RANK_TOLERANCE
 
@@ -28,20 +26,21 @@ class ConditionalProcess:
     targets: Array  # ỹ, (r, n_d)
     noise_variance: float  # τ
 
-    @cached_property
-    def rows(self) -> ChebyshevPanels:
-        """A few nodes from which functions of g are known at every g_i."""
-        return chebyshev_panels(self.eigenvalues)
-
     @property
     def outputs(self) -> int:
         """n_d."""
         return self.targets.shape[-1]
 
     def rotated_mean(self, scale_values: Array, scale_vectors: Array) -> Array:
-        """M V: the mean's coefficients along the eigenvectors of each scale, (m, r, n_d)."""
-        rotated = self.targets @ scale_vectors
-        return rotated * (np.sqrt(self.eigenvalues)[:, None] * self._gain(scale_values))
+        """M V: the mean's coefficients along the eigenvectors of each scale, (m, r, n_d).
+
+        At zero temperature the gain l_j/(τ + g_i l_j) is 1/g_i even where l_j underflows.
+        """
+        gain = 1 / self.eigenvalues[:, None]
+        if self.noise_variance:
+            scale = scale_values[:, None, :]
+            gain = scale / (self.noise_variance + self.eigenvalues[:, None] * scale)
+        return self.targets @ scale_vectors * (np.sqrt(self.eigenvalues)[:, None] * gain)
 
     def learned_features(self, scale_values: Array, scale_vectors: Array) -> Array:
         """√(g_i l_j) z_ij / (τ + g_i l_j), (m, r, n_d): what the data teach the first layer.
@@ -58,20 +57,8 @@ class ConditionalProcess:
         )
         return (self.targets @ scale_vectors) * gain
 
-    def shrunken_scale(self, scale_values: Array) -> Array:
-        """s_ij: what is left of scale l_j along the training direction i, (m, r, n_d)."""
-        return scale_values[:, None, :] * self.shrinkage(scale_values)
-
     def shrinkage(self, scale_values: Array) -> Array:
         """1 / (1 + g_i l_j / τ), (m, r, n_d): one at β = 0, zero at zero temperature."""
         if self.noise_variance == 0:
             return np.zeros((len(scale_values), len(self.eigenvalues), scale_values.shape[1]))
         return 1 / (1 + self.eigenvalues[:, None] * scale_values[:, None, :] / self.noise_variance)
-
-    def _gain(self, scale_values: Array) -> Array:
-        """l_j / (τ + g_i l_j), (m, r, n_d); at zero temperature 1/g_i even where l_j underflows."""
-        if self.noise_variance == 0:
-            shape = len(scale_values), len(self.eigenvalues), scale_values.shape[1]
-            return np.broadcast_to(1 / self.eigenvalues[:, None], shape)
-        scale = scale_values[:, None, :]
-        return scale / (self.noise_variance + self.eigenvalues[:, None] * scale)

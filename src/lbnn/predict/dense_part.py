@@ -67,6 +67,9 @@ class DensePart(Outputs):
         """Of the draws, (m,)."""
         return self.shares_of_draws
 
+    def weighted(self, weights: Array) -> DensePart:
+        return replace(self, shares_of_draws=weights, extended=None)
+
     @property
     def size(self) -> tuple[int, int]:
         """p̂ and n_d."""

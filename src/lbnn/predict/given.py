@@ -223,6 +223,10 @@ class Given(Mixture):
             self._refuse(what)
         return next(iter(self._point_laws()))
 
+    def _without_groups(self) -> Iterator[list[Mixture]]:
+        for laws in self.predictive._without_groups():
+            yield [replace(self, predictive=law) for law in laws]
+
     def with_noise(self) -> Given:
         """Itself, where what is known are observations."""
         if not self.noisy:

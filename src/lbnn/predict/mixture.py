@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,19 @@ from lbnn._base import check
 from lbnn._base.arrays import Device, namespace
 from lbnn._base.html import card
 from lbnn._base.types import AnyArray, Array
+from lbnn._base.warn import collected
 
 _LARGEST_EXPONENT = 709.0  # whose exponential is a double
+
+
+def jackknife_squares(values: Sequence[Any]) -> Array:
+    """Squared standard error (...) of a statistic from its values (...) without each of G groups.
+
+    (G − 1)/G Σ_g |θ_g − θ̄|² (Quenouille and Tukey): for smooth statistics that of the spread over groups.
+    """
+    every = np.asarray(values)
+    spread = (np.abs(every - every.mean(axis=0)) ** 2).sum(axis=0)
+    return np.asarray((len(every) - 1) / len(every) * spread)
 
 
 class Mixture(ABC):
@@ -108,10 +119,11 @@ class Mixture(ABC):
 
     # ------------------------------------------------------------------ densities
 
-    def log_density(self, F: ArrayLike) -> float:
+    def log_density(self, F: ArrayLike, return_error: bool = False) -> Any:
         """Joint log density over all points and outputs at F, shaped like the mean.
 
-        Infinite where narrow layers give the density a pole.
+        Infinite where narrow layers give the density a pole. With `return_error` also its Monte Carlo
+        standard error, as every method below that has this argument: zero where the draws carry none.
 
         Raises
         ------
@@ -119,9 +131,10 @@ class Mixture(ABC):
             If the law has no density because some outputs are determined by others (linearly dependent
             points) or by the data (training points at zero temperature), or if it is not available.
         """
-        return self._log_density(check.like_mean(F, self.shape, self.single_output, "F"))
+        values = check.like_mean(F, self.shape, self.single_output, "F")
+        return self._asked(lambda law: law._log_density(values), return_error)
 
-    def pointwise_log_density(self, F: ArrayLike) -> AnyArray:
+    def pointwise_log_density(self, F: ArrayLike, return_error: bool = False) -> Any:
         """Log density at each point by itself, jointly over outputs, (p̂,).
 
         Computed from the draws of the scale. Where quadrature nodes miss its mass it is an integral of its
@@ -129,7 +142,7 @@ class Mixture(ABC):
         A warning names the others.
         """
         values = check.like_mean(F, self.shape, self.single_output, "F")
-        return self.device.put(self._pointwise_log_density(values))
+        return self._asked(lambda law: law._pointwise_log_density(values), return_error, self.device.put)
 
     @abstractmethod
     def _log_density(self, values: Array) -> float:
@@ -141,11 +154,16 @@ class Mixture(ABC):
 
     # ------------------------------------------------------------------ quantiles and draws
 
-    def quantile(self, q: ArrayLike) -> AnyArray:
+    def quantile(self, q: ArrayLike, return_error: bool = False) -> Any:
         """Quantiles of every output at every point, of shape np.shape(q) + shape of the mean."""
         levels = check.probability(q, "q")
-        result = self._quantiles([float(level) for level in levels.ravel()])
-        return self._given_back(result.reshape(levels.shape + self.shape))
+        every = [float(level) for level in levels.ravel()]
+
+        def given_back(found: Array) -> AnyArray:
+            """Values (levels, p̂, n_d) in the shape of q."""
+            return self._given_back(found.reshape(levels.shape + self.shape))
+
+        return self._asked(lambda law: law._quantiles(every), return_error, given_back)
 
     def interval(self, probability: float = 0.95) -> tuple[AnyArray, AnyArray]:
         """Equal-tailed interval of every output at every point: two ends, each shaped like the mean."""
@@ -185,22 +203,30 @@ class Mixture(ABC):
 
     # ------------------------------------------------------------------ generating functions
 
-    def mgf(self, J: ArrayLike) -> float:
+    def mgf(self, J: ArrayLike, return_error: bool = False) -> Any:
         """Z(J) = E exp(tr JᵀF̂), for J shaped like the mean; inf where the integral diverges.
 
         With R the part of G_x̂x̂ that the training inputs leave unexplained: at depth two it converges
         where the largest eigenvalue of JᵀRJ is below n_1, in deeper networks only where RJ = 0.
         """
-        exponent = self.cgf(J)
-        return math.exp(exponent) if exponent < _LARGEST_EXPONENT else math.inf
+        source = check.like_mean(J, self.shape, self.single_output, "J")
 
-    def cgf(self, J: ArrayLike) -> float:
+        def of_law(law: Mixture) -> float:
+            """Z(J)."""
+            exponent = law._cgf(source)
+            return math.exp(exponent) if exponent < _LARGEST_EXPONENT else math.inf
+
+        return self._asked(of_law, return_error)
+
+    def cgf(self, J: ArrayLike, return_error: bool = False) -> Any:
         """Log Z(J), the cumulant generating function, J shaped like the mean; inf where Z diverges."""
-        return self._cgf(check.like_mean(J, self.shape, self.single_output, "J"))
+        source = check.like_mean(J, self.shape, self.single_output, "J")
+        return self._asked(lambda law: law._cgf(source), return_error)
 
-    def characteristic(self, J: ArrayLike) -> complex:
-        """E exp(i tr JᵀF̂), for J shaped like the mean; exists for every J."""
-        return self._characteristic(check.like_mean(J, self.shape, self.single_output, "J"))
+    def characteristic(self, J: ArrayLike, return_error: bool = False) -> Any:
+        """E exp(i tr JᵀF̂), for J shaped like the mean; exists for every J. Its error is of the modulus."""
+        source = check.like_mean(J, self.shape, self.single_output, "J")
+        return self._asked(lambda law: law._characteristic(source), return_error)
 
     @abstractmethod
     def _cgf(self, source: Array) -> float:
@@ -219,6 +245,29 @@ class Mixture(ABC):
     @abstractmethod
     def with_noise(self) -> Mixture:
         """The predictive of observations rather than of the function."""
+
+    # ------------------------------------------------------------------ errors
+
+    @abstractmethod
+    def _without_groups(self) -> Iterator[list[Mixture]]:
+        """For every part with draws: this law without one of their independent groups, each in turn."""
+
+    def _asked(
+        self,
+        statistic: Callable[[Mixture], Any],
+        return_error: bool,
+        given_back: Callable[[Any], Any] = lambda found: found,
+    ) -> Any:
+        """A statistic, and its standard error by the jackknife, if that is asked for."""
+        value = statistic(self)
+        if not return_error:
+            return given_back(value)
+        squares = np.zeros(np.shape(value))
+        with collected(), np.errstate(invalid="ignore"):  # what is said of the whole is said once
+            for laws in self._without_groups():
+                squares += jackknife_squares([statistic(law) for law in laws])
+        error = np.sqrt(np.where(np.isfinite(value), squares, 0.0))  # infinite values are exact
+        return given_back(value), given_back(error if error.ndim else float(error))
 
     def _given_back(self, values: Array) -> Any:
         """Values (..., p̂, n_d) without the output axis where Y had none, instead of the test points."""

@@ -71,6 +71,20 @@ class Outputs(ABC):
         """Whether the draws are quadrature nodes, or one."""
 
     @property
+    @abstractmethod
+    def groups(self) -> IndexArray | None:
+        """Independent replicate of every draw, (m,); None where the draws carry no Monte Carlo error."""
+
+    @abstractmethod
+    def weighted(self, weights: Array) -> Self:
+        """With other weights of the draws, (m,); outlying points are not integrated anew."""
+
+    def without_groups(self, groups: IndexArray) -> list[Self]:
+        """With the draws of all groups but one, for each of them; groups (m,)."""
+        kept = [self.weights * (groups != label) for label in np.unique(groups)]
+        return [self.weighted(weights / weights.sum()) for weights in kept]
+
+    @property
     def line(self) -> Line | None:
         """The law of one number behind quadrature nodes."""
         return None

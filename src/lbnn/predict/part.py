@@ -84,6 +84,17 @@ class Part(Outputs):
         return self.draws.weights
 
     @property
+    def groups(self) -> IndexArray | None:
+        """Independent replicate of every draw, (m,)."""
+        return self.draws.groups
+
+    def weighted(self, weights: Array) -> Part:
+        process = self.process.weighted(weights)
+        some = replace(self, process=process, evidence=None)
+        vars(some).update({name: getattr(self, name) for name in _AT_POINTS})
+        return some
+
+    @property
     def deterministic(self) -> bool:
         """Whether the draws are quadrature nodes, or one."""
         return self.draws.deterministic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -370,6 +370,15 @@ class Predictive(Mixture):
 
     def _characteristic(self, source: Array) -> complex:
         return cmath.exp(self._log_transform(source, 1j))
+
+    # ------------------------------------------------------------------ errors
+
+    def _without_groups(self) -> Iterator[list[Mixture]]:
+        for number, part in enumerate(self.parts):
+            if part.groups is not None:
+                before, after = self.parts[:number], self.parts[number + 1 :]
+                others = part.without_groups(part.groups)
+                yield [replace(self, parts=(*before, other, *after)) for other in others]
 
     # ------------------------------------------------------------------ known outputs, observations
 

@@ -70,6 +70,14 @@ class Process:
         vars(other)["basis"] = every, None
         return other
 
+    def weighted(self, weights: Array) -> Process:
+        """The same with other weights of the draws, (m,), about the same middle and in the same basis."""
+        other = replace(self, draws=replace(self.draws, weights=weights))
+        vars(other).update(
+            {name: getattr(self, name) for name in ("middle", "reference", "basis", "log_data")}
+        )
+        return other
+
     @cached_property
     def middle(self) -> tuple[float, float, Array]:
         """l̄, τ̄ and p = τ̄ + g l̄, (r,); l̄ = 0 where draws have different planes of outputs."""

@@ -101,7 +101,7 @@ class _OwnRows:
 
     def eliminated(self, gram: Array, right: Array, cross: Array, own: Array) -> tuple[Array, Array]:
         """Precision and linear term of a block (p, m, k) with these rows integrated out."""
-        solved = np.linalg.solve(self.precision, np.concatenate([cross, own[..., None]], axis=-1))
+        solved = _solved(self.precision, np.concatenate([cross, own[..., None]], axis=-1))
         change = cross.swapaxes(-1, -2) @ solved
         gram = gram - change[..., :-1]
         return 0.5 * (gram + gram.swapaxes(-1, -2)), right - change[..., -1]
@@ -109,7 +109,7 @@ class _OwnRows:
     def draw(self, linear: Array) -> Array:
         """Rows given everything else, (p, m, q)."""
         noise = _root(self.precision) @ self.rng.standard_normal((*linear.shape, 1))
-        return np.asarray(np.linalg.solve(self.precision, linear[..., None] + noise)[..., 0], float)
+        return _solved(self.precision, linear[..., None] + noise)[..., 0]
 
 
 def _draw_dense(block: Block, gram: Array, right: Array, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -220,7 +220,16 @@ def gauge(order: float, first: Array, second: Array, rng: np.random.Generator) -
 
 def _root(matrices: Array) -> Array:
     """Lower Cholesky factors."""
+    if matrices.shape[-1] == 1:
+        return np.sqrt(matrices)
     return np.asarray(np.linalg.cholesky(matrices), float)
+
+
+def _solved(matrices: Array, right: Array) -> Array:
+    """Solutions of small systems; those of one row are divisions, which LAPACK takes ten times longer for."""
+    if matrices.shape[-1] == 1:
+        return right / matrices
+    return np.asarray(np.linalg.solve(matrices, right), float)
 
 
 def _inverse(matrices: Array) -> Array:
