@@ -455,7 +455,7 @@ def posterior_with(
     plain = noise.plain_likelihood(data)
     inference = infer(prior, noise.likelihood(data), data.single_output, options, plain)
     scales = noise.scale_in_units(inference.measure, network.depth)
-    mean = scales.average(scales.scales)
+    mean = scales.average_scale
     lost = noise.in_units(data)._rounding_message(noise.variance, mean, options.target_error, noise.coupling)
     if lost:
         inference = inference.doubted(lost)
@@ -511,7 +511,7 @@ def table_posterior(
     likelihood = observed_likelihood(table, cells, noise.variance, prior.widths)
     plain = plain_formula(table, cells, noise.variance)
     inference = infer(prior, likelihood, False, options, plain)
-    mean = inference.measure.average(inference.measure.scales)
+    mean = inference.measure.average_scale
     lost = data._rounding_message(noise.variance, mean, options.target_error, noise.coupling)
     if lost:
         inference = inference.doubted(lost)

@@ -108,7 +108,7 @@ class Posterior(Conditioned):
     @property
     def signal_covariance(self) -> Array:
         """E L, (n_d, n_d): of the outputs at an input of mean square one."""
-        return self.scale.average(self.scale.scales)
+        return self.scale.average_scale
 
     @property
     def noise_covariance(self) -> Array:
@@ -127,7 +127,7 @@ class Posterior(Conditioned):
         (2,)
         """
         measure, root = self._scale_in_units, self.noise.root
-        covariance = self.noise.mean_covariance(measure.average(measure.scales))
+        covariance = self.noise.mean_covariance(measure.average_scale)
         return covariance if root is None else root @ covariance @ root.T
 
     def signal_share(self) -> Array:
@@ -135,7 +135,7 @@ class Posterior(Conditioned):
 
         ḡ is the mean of the diagonal of the Gram matrix, and Σ the covariance of the noise.
         """
-        scales = np.diagonal(self.scale.scales, axis1=1, axis2=2)
+        scales = self.scale.variances
         root = np.eye(self.prior.outputs) if self.noise.root is None else self.noise.root
         signal = self.spectrum.mean_gram * scales
         noise = self.noise.variance * (root**2).sum(axis=1) + self.noise.coupling * scales
@@ -443,7 +443,7 @@ class Posterior(Conditioned):
         size = cells.count if rows is None else len(rows.targets)
         most = most_draws(size, self.diagnostics.effective_sample_size)
         chosen, weights = measure._thinned(most)
-        scales = measure.scales[chosen]
+        scales = measure.scales_of(chosen)
         groups = None if measure.groups is None else measure.groups[chosen]
         if rows is not None:
             return ObservedProcess.of(cells, rows, cells.features(data), noise, scales), weights, groups

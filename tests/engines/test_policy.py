@@ -260,6 +260,7 @@ DECISIONS = {
 #: where a factor of three does not change whether a right answer is given, and why
 HARMLESS = {
     "gaussian_alone": "it only spares a check of an estimate that has reached the target error",
+    "most_outputs_by_rows": "limits memory; the hidden kernel answers instead, with a check of its own",
     "fewest_narrow_rows": "decides which of two answers is tried first, and the time it takes",
     "work": "time: an answer that runs out of work says so",
     "row_work": "time: an answer that runs out of work says so",

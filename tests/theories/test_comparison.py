@@ -151,7 +151,7 @@ def test_group_error_of_a_mean() -> None:
         return measure.average(measure.scales)
 
     error = group_error(post.scale, mean, mean(post.scale))
-    entries = standard_error(*post.scale.weighted)
+    entries = standard_error(post.scale.atoms, post.scale.weights, post.scale.groups)
     assert error == pytest.approx(np.linalg.norm(entries), rel=1e-10)
     assert error <= np.linalg.norm(post.scale.mean_error)  # which is pooled with the design effect
     assert error > 0

@@ -202,8 +202,8 @@ def _of_measure(measure: ScaleMeasure) -> dict[str, Any]:
     """What a measure is made of: draws in Bartlett coordinates or factors, from which scales follow."""
     law = measure.law
     if law is None:
-        require(len(measure.scales) == 1, "atoms without a law behind them")
-        return {"law": "atom", "scale": measure.scales[0]}
+        require(len(measure.weights) == 1, "atoms without a law behind them")
+        return {"law": "atom", "scale": measure.matrices[0]}
     if isinstance(law, QuadratureLaw):
         return {"law": "quadrature"}
     common = {"tails": measure.tails, "groups": measure.groups}
@@ -221,8 +221,8 @@ def _of_measure(measure: ScaleMeasure) -> dict[str, Any]:
     if not isinstance(law, FactorLaw):
         raise TypeError(f"a law of type {type(law).__name__} has no place in an archive")
     found = common | {"law": "factors", "weights": law.weights, "factors": law.all_factors}
-    if not np.array_equal(_squared(law.all_factors), measure.scales):  # not the same to the last bit
-        found["scales"] = measure.scales
+    if not np.array_equal(_held(law.all_factors), measure.matrices):  # not the same to the last bit
+        found["scales"] = measure.matrices
     return found
 
 
@@ -258,20 +258,20 @@ def _measure(
         estimate = Estimate("stored", log_weights, groups, diagonal, Located(points), log_total, error)
         answer = Answer(estimate, error, part("diagnostics", Diagnostics))
         options = part("options", InferenceOptions)
-        measure = ScaleMeasure(target.scales(points), answer.weights, single_output, tails, None, groups)
-        return measure._with_law(SampledLaw(target, answer, measure.scales, prior, options, draw_posterior))
+        measure = ScaleMeasure(target.held(points), answer.weights, single_output, tails, None, groups)
+        return measure._with_law(SampledLaw(target, answer, measure.matrices, prior, options, draw_posterior))
     require(header["law"] == "factors", f"law of kind {header['law']!r}")
     factors, weights = list(part("factors", tuple[Array, ...])), part("weights")
-    scales = part("scales") if "scales" in header else _squared(factors)
+    scales = part("scales") if "scales" in header else _held(factors)
     require(weights.shape == groups.shape == (len(scales),), "numbers of weights, groups and scales")
     require(all(len(factor) == len(scales) for factor in factors), "numbers of factors and scales")
     measure = ScaleMeasure(scales, weights, single_output, tails, None, groups)
-    return measure._with_law(FactorLaw(weights, measure.scales, factors))
+    return measure._with_law(FactorLaw(weights, measure.matrices, factors))
 
 
-def _squared(factors: list[Array]) -> Array:
-    """T Tᵀ (m, n_d, n_d) of every draw, from factors (m, rows, columns)."""
+def _held(factors: list[Array]) -> Array:
+    """T (m, n_d, k) of every draw where k < n_d, else T Tᵀ, from factors (m, rows, columns)."""
     total = product(factors)
     if total is None:
         raise ValueError("a network with a hidden layer has factors")
-    return total @ total.swapaxes(1, 2)
+    return total if total.shape[2] < total.shape[1] else total @ total.swapaxes(1, 2)

@@ -35,7 +35,7 @@ def left_out_rows(
         )
     chosen, weights = measure._thinned(int(np.clip(_WORK / (2.0 * count**3 + 1e4), _FEWEST, _MOST)))
     groups = None if measure.groups is None else measure.groups[chosen]
-    kept = measure.scales[chosen]
+    kept = measure.scales_of(chosen)
     rows, outputs = np.nonzero(cells.observed)
     features = cells.features(spectrum)
     gram, y = features @ features.T, cells.targets[rows, outputs]

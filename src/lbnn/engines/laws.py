@@ -43,9 +43,9 @@ _FEWEST_FOR_TILT = 100  # effective atoms under which a tilted average is not ta
 class AtomLaw:
     """The law behind weighted draws, each known with its Bartlett factors."""
 
-    def __init__(self, weights: Array, scales: Array) -> None:
-        """With weights (m,) and scales (m, n_d, n_d)."""
-        self.weights, self.atoms = weights, Atoms(scales)
+    def __init__(self, weights: Array, matrices: Array) -> None:
+        """With weights (m,) and scales (m, n_d, n_d) or roots of them (m, n_d, k)."""
+        self.weights, self.atoms = weights, Atoms(matrices)
 
     def log_expect_exp(self, exponent: Exponent) -> complex:
         """From the atoms; a warning where few of them count."""
@@ -86,14 +86,14 @@ class SampledLaw(AtomLaw):
         self,
         target: Target,
         answer: Answer,
-        scales: Array,
+        matrices: Array,
         prior: ScalePrior,
         options: InferenceOptions,
         again: Callable[[Target, InferenceOptions, Call], Answer],
         policy: Policy = POLICY,
     ) -> None:
-        """With the scales (m, n_d, n_d) of an answer."""
-        super().__init__(answer.weights, scales)
+        """With the scales (m, n_d, n_d) of an answer, or roots of them (m, n_d, k)."""
+        super().__init__(answer.weights, matrices)
         self.target, self.answer, self.prior, self.policy = target, answer, prior, policy
         self.options, self.again = options, again
 
@@ -121,7 +121,7 @@ class SampledLaw(AtomLaw):
             fitted = [int((largest * each > own.noise_variance).sum()) for each in sizes]
             if len(modes) > 1:
                 labels = laplace_mixture_of(space, modes).labels(space.roots_of(self.answer.points))
-        return phases_of_labels(*measure.weighted, labels, fitted, False)
+        return phases_of_labels(measure.matrices, measure.weights, measure.groups, labels, fitted, False)
 
     def log_ratio(self, likelihood: ScaleLikelihood) -> float:
         """log p(data, more data) − log p(data), the likelihood that of all of them.
@@ -178,9 +178,9 @@ class SampledLaw(AtomLaw):
 class FactorLaw(AtomLaw):
     """The posterior behind draws that are stored with their Bartlett factors (up to a rotation)."""
 
-    def __init__(self, weights: Array, scales: Array, factors: list[Array]) -> None:
-        """With weights (m,), scales (m, n_d, n_d) and factors (m, rows, columns)."""
-        super().__init__(weights, scales)
+    def __init__(self, weights: Array, matrices: Array, factors: list[Array]) -> None:
+        """With weights (m,), scales or roots of them, and factors (m, rows, columns)."""
+        super().__init__(weights, matrices)
         self.all_factors = factors
 
     def factors(self, index: IndexArray) -> list[Array]:

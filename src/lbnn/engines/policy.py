@@ -82,6 +82,9 @@ class Policy:
     #: holds to about 70 (e^35 between singular values), but the path gets long: seven layers of ten units
     #: (43) took more than 400 s, where rows take 36 s.
     most_log_condition: float = 40.0
+    #: Outputs up to which L is drawn where the hidden kernel is smaller: moments of up to 32 groups of
+    #: targets fill their number squared (64 MB at 500; 2,500 outputs died of memory).
+    most_outputs_by_rows: int = 500
     #: Effective draws behind a narrow layer under which other estimates are preferred to rows.
     fewest_narrow_rows: float = 200.0
 

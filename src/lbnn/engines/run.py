@@ -35,6 +35,7 @@ from lbnn.scale.measure import ScaleMeasure, Tails, eigen
 from lbnn.scale.prior import ScalePrior
 
 _LARGEST_SAMPLE = 1 << 25  # floats that atoms or their coordinates may fill
+_LARGEST_ROOTS = 1 << 23  # ... and roots of them, of which five copies exist while they are drawn: 0.3 GB
 _OF_KERNEL = 2.0  # times as many effective draws of the hidden kernel: E L given each of them varies, too
 _MOST_ATOMS = 8192  # of sequential Monte Carlo, whose neighbouring draws are correlated
 #: Operations of a gradient up to which a table with missing cells is treated as any other likelihood:
@@ -60,7 +61,7 @@ def infer(
             else infer_quadrature(prior, _gaussian(likelihood), single_output)
         )
         if check is not None:
-            scales = answer.measure.scales[check.few(answer.measure.weights)]
+            scales = answer.measure.scales_of(check.few(answer.measure.weights))
             values = likelihood.log_constant + likelihood.log_value(*eigen(scales))
             lost = check.scales(scales, values, options.target_error)
             return answer.doubted(lost) if lost else answer
@@ -182,28 +183,29 @@ class Run:
             self.call.options,
         )
         answer = self._affordable(answer, "scale")
-        scales, deficient = target.scales(answer.points), self.problem.deficient
+        matrices, deficient = target.held(answer.points), self.problem.deficient
         zeros = _gaussian(target.likelihood).zeros if deficient else 0
         exists = (
             min(prior.widths) >= zeros + likelihood.examples + 2 if deficient else self._inverse_mean_exists
         )
-        measure = self._measure(scales, answer, exists)
+        measure = self._measure(matrices, answer, exists)
         lost = ""
         if self.check is not None:
             few = self.check.few(answer.weights)
+            scales = measure.scales_of(few)
             values = likelihood.log_constant + target.integrand(answer.points[few])
             if deficient:
                 null = target.rotation[:, :zeros]
-                values -= 0.5 * likelihood.examples * np.linalg.slogdet(null.T @ scales[few] @ null)[1]
-            lost = self.check.scales(scales[few], values, self.call.target_error)
+                values -= 0.5 * likelihood.examples * np.linalg.slogdet(null.T @ scales @ null)[1]
+            lost = self.check.scales(scales, values, self.call.target_error)
         constant = likelihood.log_constant
         law: AtomLaw
         if deficient:
-            law = FactorLaw(answer.weights, scales, target.factors(answer.points))
+            law = FactorLaw(answer.weights, matrices, target.factors(answer.points))
             constant += prior._log_negative_moment(zeros, likelihood.examples)
         else:
             kept = replace(answer, estimate=answer.estimate.stored())
-            law = SampledLaw(target, kept, scales, prior, options, draw_posterior, self.call.policy)
+            law = SampledLaw(target, kept, matrices, prior, options, draw_posterior, self.call.policy)
         inference = _inference(measure._with_law(law), answer, constant)
         return inference.doubted(lost) if lost else inference
 
@@ -223,8 +225,10 @@ class Run:
         factors = primal_factors(kernel_factors, prior, own, rng)
         root = product(factors)
         assert root is not None
-        measure = self._measure(root @ root.swapaxes(1, 2), answer, self._inverse_mean_exists)
-        law = FactorLaw(answer.weights, measure.scales, factors)
+        narrow = root.shape[2] < root.shape[1]
+        held = root if narrow else root @ root.swapaxes(1, 2)
+        measure = self._measure(held, answer, self._inverse_mean_exists)
+        law = FactorLaw(answer.weights, held, factors)
         inference = _inference(measure._with_law(law), answer, likelihood.log_constant)
         told = replace(inference.diagnostics, engine=f"dual {answer.diagnostics.engine}")
         with np.errstate(divide="ignore"):
@@ -232,16 +236,19 @@ class Run:
         return replace(inference, diagnostics=told.with_message(few_draws) if few_draws else told)
 
     def _affordable(self, answer: Answer, of: str) -> Answer:
-        """As many draws as fit into memory with their matrices (n_d, n_d).
+        """As many draws as fit into memory with their scales, or roots of them behind a narrow layer.
 
         Weighted ones are resampled; of those of a path every so many, an odd number, so that islands (a power
         of two) keep as many.
         """
         estimate, target = answer.estimate, self._target_of(answer, of)
-        count, most = (
+        count, outputs, narrowest = (
             len(estimate.log_weights),
-            _LARGEST_SAMPLE // max(target.dimension, self.prior.outputs**2),
+            self.prior.outputs,
+            min(self.prior.widths),
         )
+        scales, roots = _LARGEST_SAMPLE // outputs**2, _LARGEST_ROOTS // (outputs * narrowest)
+        most = min(roots if narrowest < outputs else scales, _LARGEST_SAMPLE // target.dimension)
         most = max(most if estimate.weighted else min(most, _MOST_ATOMS), 1)
         if count <= most:
             return answer
@@ -268,11 +275,11 @@ class Run:
     def _inverse_mean_exists(self) -> bool:
         return self.prior.inverse_mean_exists or self.likelihood.keeps_from_zero
 
-    def _measure(self, scales: Array, answer: Answer, inverse_mean_exists: bool) -> ScaleMeasure:
-        """The measure with scales (m, n_d, n_d)."""
+    def _measure(self, matrices: Array, answer: Answer, inverse_mean_exists: bool) -> ScaleMeasure:
+        """The measure with scales (m, n_d, n_d), or roots of them (m, n_d, k)."""
         tails = Tails(inverse_mean_exists, self.prior.exponential_rate, min(self.prior.widths))
         groups = answer.estimate.groups
-        return ScaleMeasure(scales, answer.weights, self.single_output, tails, None, groups)
+        return ScaleMeasure(matrices, answer.weights, self.single_output, tails, None, groups)
 
 
 def _inference(measure: ScaleMeasure, answer: Answer, log_constant: float) -> ScaleInference:

@@ -367,12 +367,13 @@ def _by_draws(problem: Problem, policy: Policy) -> Plan:
     reason = "several outputs: importance sampling, smc where it falls short"
     sides: tuple[Side, ...] = (scale,)
     if problem.kernel and problem.outputs > problem.rank:
-        narrow = problem.scale and problem.complete and kernel.narrow and not scale.few
+        alone = not problem.scale or (problem.complete and problem.outputs > policy.most_outputs_by_rows)
+        narrow = problem.complete and kernel.narrow and not (scale.few or alone)
         if narrow:
             reason = "more outputs than data behind a narrow layer: first the scale, then the kernel"
         else:
             reason = "more outputs than data: the kernel of the last hidden layer is smaller than the scale"
-        if not problem.scale:
+        if alone:
             sides = (kernel,)
         elif not (kernel.narrow and scale.exact):
             sides = (scale, kernel) if narrow else (kernel, scale)

@@ -70,7 +70,7 @@ class Target:
     @property
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient."""
-        rows, columns, own = self.rows, self._columns, self.likelihood.operations
+        rows, columns, own = self.rows, self.columns, self.likelihood.operations
         if not isinstance(self.likelihood, ViewLikelihood | PartialLikelihood):
             own *= columns / rows
         products = 12.0 * len(self.coordinates.shapes) * rows**2 * columns
@@ -81,9 +81,15 @@ class Target:
         root = self.roots(u)
         return root @ root.swapaxes(1, 2)
 
+    def held(self, u: Array) -> Array:
+        """What a measure holds of L(u): itself, or its root where that has fewer columns than rows."""
+        return self.roots(u) if self.columns < self.rows else self.scales(u)
+
     def roots(self, u: Array) -> Array:
         """O T, (m, n_d, columns), whose Gram matrix is L(u)."""
-        return self.rotation @ _product(self.coordinates.factors(u))
+        total = _product(self.coordinates.factors(u))
+        turned = self.rotation @ total.transpose(1, 0, 2).reshape(self.rows, -1)  # one product for all draws
+        return turned.reshape(self.rows, len(total), -1).transpose(1, 0, 2)
 
     def factors(self, u: Array) -> list[Array]:
         """O T_d, T_{d−1}, ..., T_2, (m, rows, columns) each, whose product is a root of L."""
@@ -153,13 +159,13 @@ class Target:
         return self.likelihood.in_frame(self.rotation)
 
     @property
-    def _columns(self) -> int:
+    def columns(self) -> int:
         """Of T: the narrowest layer, or n_d."""
         return self.coordinates.shapes[-1].columns
 
     @property
     def _floats_each(self) -> int:
-        return 4 * len(self.coordinates.shapes) * self.rows * self._columns
+        return 4 * len(self.coordinates.shapes) * self.rows * self.columns
 
 
 def _product(factors: list[Array]) -> Array:

@@ -72,7 +72,7 @@ def drawn_tables(posterior: Posterior, count: int, seed: Sequence[int]) -> list[
     assert cells is not None
     likelihood = posterior._table_likelihood
     chosen = rng.choice(len(posterior.scale.weights), size=count, p=posterior.scale.weights)
-    scales = posterior.scale.scales[chosen]
+    scales = posterior.scale.scales_of(chosen)
     values, axes = np.linalg.eigh(scales)
     tables = np.broadcast_to(cells.targets, (count, *cells.targets.shape)).copy()
     rows, outputs = cells.cells
@@ -117,7 +117,7 @@ def explained_by_rows(posterior: Posterior) -> Array:
     cells, measure = posterior.missing, posterior.scale
     assert cells is not None
     likelihood = posterior._table_likelihood
-    shares = likelihood.explained_by_rows(measure.average(measure.scales))
+    shares = likelihood.explained_by_rows(measure.average_scale)
     counts = np.bincount(likelihood.outputs, minlength=posterior.prior.outputs)
     sums = np.bincount(likelihood.outputs, shares, minlength=posterior.prior.outputs)
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)

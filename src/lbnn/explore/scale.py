@@ -158,7 +158,7 @@ def _resampled(measure: ScaleMeasure) -> Array:
     if measure.law is not None:
         return np.asarray(measure.sample(_DRAWS, seed=0))
     chosen = np.random.default_rng(0).choice(len(measure.weights), _DRAWS, p=measure.weights)
-    return measure.scales[chosen]
+    return measure.scales_of(chosen)
 
 
 def ellipse(matrix: Array) -> Array:

@@ -24,7 +24,9 @@ class LinearImage:
 
         def of_scale(eigenvalues: Array, vectors: Array) -> Array | ComplexArray:
             """The exponent at A L Aᵀ for eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d) of L, (m,)."""
-            axes, sizes, _ = np.linalg.svd(self.matrix @ vectors * np.sqrt(eigenvalues)[:, None, :])
+            axes, sizes, _ = np.linalg.svd(
+                self.matrix @ vectors * np.sqrt(eigenvalues)[:, None, :], full_matrices=False
+            )
             return log_factor(sizes**2, axes)
 
         return self.law.log_expect_exp(of_scale)
@@ -46,7 +48,7 @@ class LinearImage:
     def phases(self, measure: ScaleMeasure) -> Phases:
         """Those of the law of L, with the means of A L Aᵀ."""
         back = np.linalg.inv(self.matrix)
-        own = replace(measure, scales=back @ measure.scales @ back.T, law=self.law)
+        own = replace(measure, matrices=measure.image(np.asarray(back, float)), law=self.law)
         found = (
             replace(each, mean_scale=self.matrix @ each.mean_scale @ self.matrix.T) for each in own.phases()
         )

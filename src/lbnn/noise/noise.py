@@ -187,7 +187,7 @@ class Noise:
 def image(measure: ScaleMeasure, matrix: Array, depth: int) -> ScaleMeasure:
     """The law of A L Aᵀ for a matrix A (n_d, n_d)."""
     law = None if measure.law is None else LinearImage(measure.law, matrix, depth)
-    return replace(measure, scales=matrix @ measure.scales @ matrix.T, law=law)
+    return replace(measure, matrices=measure.image(matrix), law=law)
 
 
 def targets_outside(spectrum: Spectrum, kind: str) -> Array:

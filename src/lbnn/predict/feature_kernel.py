@@ -3,10 +3,11 @@
 The first layer's is the paper's, ⟨K⟩ = G + n_1⁻¹ E Δ_L (eqn:featurekernel), K = X W_1ᵀW_1 Xᵀ / n_1. In the
 eigenbasis, for points Φ, R,
 
-    ⟨K⟩ = R + Φ { (1 − n_d/n_1) I + n_1⁻¹ E[ diag_i Σ_j (1 + g_i l_j/τ)⁻¹ + B Bᵀ ] } Φᵀ,
+    ⟨K⟩ = R + Φ { (1 − k/n_1) I + n_1⁻¹ E[ diag_i Σ_j (1 + g_i l_j/τ)⁻¹ + B Bᵀ ] } Φᵀ,
     B_ij = √(g_i l_j) z_ij / (τ + g_i l_j),
 
-which holds at every temperature and does not cancel G against itself when n_1 is small.
+with the k = n_d eigenvalues of L, or those that a layer narrower than the outputs leaves it. This holds at
+every temperature and does not cancel G against itself when n_1 is small.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def average_feature_kernel(
 ) -> AnyArray:
     """⟨K⟩ at the projected points, (p̂, p̂), in their library; `width` is n_1."""
     explained = projection.explained
-    retained = 1 - process.outputs / width + _average_shrinkage(process, measure) / width
+    retained = 1 - measure.eigen[0].shape[1] / width + _average_shrinkage(process, measure) / width
     kernel = projection.unexplained_gram + (explained * like(retained, explained)) @ explained.T
     return kernel + explained @ _learned_part(process, measure, device_of(explained)) @ explained.T / width
 

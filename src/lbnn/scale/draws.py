@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from lbnn._base.types import Array, IndexArray
-from lbnn.scale.measure import DensityLaw, Law, ScaleMeasure
+from lbnn.scale.measure import DensityLaw, Law, ScaleMeasure, eigen
 
 _ROUNDING = 3e-16  # eigenvalues of a scale, in units of n_d times the largest, that are zero
 _LARGEST = 345.0  # |log λ| of a square root that can be squared again
@@ -108,11 +108,13 @@ class Draws:
 
         With `square` every M is square, behind narrow layers, too.
         """
-        law, count, outputs = measure.law, *measure.scales.shape[:2]
+        law, count = measure.law, len(measure.weights)
         line = None
         if isinstance(law, DensityLaw) and count > 1:
-            line = Line(law, np.log(measure.scales[:, 0, 0]), outputs, variance, coupling)
-        result = cls._of_eigen(*measure.eigen, measure.weights, variance, coupling, square=square)
+            line = Line(law, np.log(measure.matrices[:, 0, 0]), measure.outputs, variance, coupling)
+        whole = square or coupling or not variance  # singular directions have draws of their own
+        values, axes = eigen(measure.scales) if measure.narrow and whole else measure.eigen
+        result = cls._of_eigen(values, axes, measure.weights, variance, coupling, square=square)
         rate, narrowest = measure.tails.exponential_rate, measure.tails.narrowest
         result = replace(result, groups=measure.groups, rate=rate, narrowest=narrowest)
         return replace(result, root=root, law=law, line=line)
@@ -128,8 +130,8 @@ class Draws:
         *,
         square: bool = False,
     ) -> Draws:
-        """Of scales V diag(λ) Vᵀ: λ (m, n_d), ascending, and V (m, n_d, n_d)."""
-        outputs = values.shape[1]
+        """Of scales V diag(λ) Vᵀ: λ (m, k), ascending, and V (m, n_d, k)."""
+        outputs, columns = axes.shape[1:]
         values = np.where(values > _ROUNDING * outputs * values[:, -1:], values, 0.0)
         if coupling:  # the columns of a singular draw are zero, and so are those of its inverse
             roots = np.sqrt(values)
@@ -138,7 +140,7 @@ class Draws:
             basis = axes * roots[:, None]
             ones = np.ones_like(values)
             return cls(basis, ones, weights, variance=coupling, coupling=coupling, back=back)
-        null = int((values == 0).sum(axis=1).min(initial=outputs - 1)) if variance and not square else 0
+        null = int((values == 0).sum(axis=1).min(initial=columns - 1)) if variance and not square else 0
         kept = axes[:, :, null:]
         return cls(kept, values[:, null:], weights, variance=variance, back=kept.swapaxes(1, 2))
 

@@ -12,13 +12,17 @@ import numpy as np
 from scipy import special
 
 from lbnn._base import check
+from lbnn._base.blocks import blocks
 from lbnn._base.types import Array, ComplexArray, IndexArray, Mask
-from lbnn.scale.phases import Phases, error_of_independent, single_phase, standard_error
+from lbnn.scale.phases import Phases, average_scale, error_of_independent, single_phase, standard_error
 
 _HALF_STEP_CHANGE = 1e-5  # of a quadrature on every other node; geometric convergence squares it
 _END_SHARE = 1e-12  # largest share of the mass that the outermost nodes may hold
 
-#: h of a tilted average E exp h(L), for scales given by eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d).
+_PRODUCTS = 1 << 22  # floats of scales (m, rows, n_d) that are made from roots at once
+_MOST_ENTRIES = 1000  # entries of L over which a design effect is averaged: all of them up to 44 outputs
+
+#: h of a tilted average E exp h(L), for scales given by eigenvalues (m, k) and eigenvectors (m, n_d, k).
 Exponent = Callable[[Array, Array], Array | ComplexArray]
 
 
@@ -86,16 +90,31 @@ def eigen(scales: Array) -> tuple[Array, Array]:
     return np.maximum(values, 0.0), vectors  # a scale is a Gram matrix: negative values are rounding
 
 
+def eigen_of_roots(roots: Array) -> tuple[Array, Array]:
+    """Eigenvalues l (m, k) of L = F Fᵀ that need not be zero, and eigenvectors (m, n_d, k): F (m, n_d, k)."""
+    frame, square = np.linalg.qr(roots)
+    values, vectors = np.linalg.eigh(square @ square.swapaxes(1, 2))
+    return np.maximum(values, 0.0), frame @ vectors
+
+
 @dataclass(frozen=True)
 class Atoms:
-    """Scales with their eigenvectors, computed once for a law and the measure that it stands behind."""
+    """Scales (m, n_d, n_d), or roots F of L = F Fᵀ with fewer columns than rows, (m, n_d, k).
 
-    scales: Array  # (m, n_d, n_d)
+    Their eigenvectors are computed once for a law and the measure that it stands behind.
+    """
+
+    matrices: Array
+
+    @property
+    def narrow(self) -> bool:
+        """Whether these are roots."""
+        return self.matrices.shape[2] < self.matrices.shape[1]
 
     @cached_property
     def eigen(self) -> tuple[Array, Array]:
-        """l (m, n_d) and V (m, n_d, n_d)."""
-        return eigen(self.scales)
+        """l (m, k) and V (m, n_d, k); k = n_d of scales, the number of columns of roots."""
+        return eigen_of_roots(self.matrices) if self.narrow else eigen(self.matrices)
 
 
 @dataclass(frozen=True)
@@ -103,7 +122,8 @@ class ScaleMeasure:
     """A law of the scale matrix L, held as weighted atoms.
 
     Quadrature nodes, weighted draws, equal-weight draws and the single atoms of the limit theories are all
-    of this kind, so that what is computed from them is written once.
+    of this kind, so that what is computed from them is written once. Behind a layer narrower than the outputs
+    the atoms are held by roots F (n_d, k), L = F Fᵀ.
 
     Examples
     --------
@@ -114,7 +134,7 @@ class ScaleMeasure:
     True
     """
 
-    scales: Array  # (m, n_d, n_d)
+    matrices: Array  # L (m, n_d, n_d), or roots of it (m, n_d, k), k < n_d
     weights: Array  # (m,), normalised
     single_output: bool
     tails: Tails = Tails()
@@ -125,7 +145,8 @@ class ScaleMeasure:
 
     def __repr__(self) -> str:
         """One line: number of atoms and their mean."""
-        return f"ScaleMeasure({len(self.weights)} atoms of shape {self.atoms.shape[1:]}, mean={self.mean!r})"
+        shape = () if self.single_output else (self.outputs, self.outputs)
+        return f"ScaleMeasure({len(self.weights)} atoms of shape {shape}, mean={self.mean!r})"
 
     @classmethod
     def atom(cls, scale: Array, single_output: bool) -> ScaleMeasure:
@@ -137,9 +158,58 @@ class ScaleMeasure:
         return replace(self, law=law)
 
     @property
+    def outputs(self) -> int:
+        """n_d."""
+        return self.matrices.shape[1]
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the atoms are held by roots with fewer columns than rows."""
+        return self.matrices.shape[2] < self.outputs
+
+    @cached_property
+    def scales(self) -> Array:
+        """L of every atom, (m, n_d, n_d)."""
+        return self.matrices @ self.matrices.swapaxes(1, 2) if self.narrow else self.matrices
+
+    def scales_of(self, chosen: IndexArray) -> Array:
+        """L of some atoms (k,), (k, n_d, n_d)."""
+        held = self.matrices[chosen]
+        return held @ held.swapaxes(1, 2) if self.narrow else held
+
+    @property
     def atoms(self) -> Array:
         """The scales L_s, (m, n_d, n_d), or (m,) when Y was one-dimensional."""
         return self.scales[:, 0, 0] if self.single_output else self.scales
+
+    @property
+    def factor(self) -> Array:
+        """A root F of every atom, L = F Fᵀ: (m, n_d, k), or (m,) when Y was one-dimensional.
+
+        k is the width of the narrowest layer, n_d at most.
+        """
+        if self.narrow:
+            return self.matrices
+        values, vectors = self.eigen
+        roots = vectors * np.sqrt(values)[:, None, :]
+        return np.abs(roots[:, 0, 0]) if self.single_output else roots
+
+    @cached_property
+    def variances(self) -> Array:
+        """The diagonal of L of every atom, (m, n_d)."""
+        if self.narrow:
+            return np.einsum("mjk,mjk->mj", self.matrices, self.matrices)
+        return np.diagonal(self.matrices, axis1=1, axis2=2)
+
+    @property
+    def average_scale(self) -> Array:
+        """E L, (n_d, n_d)."""
+        return average_scale(self.matrices, self.weights)
+
+    def image(self, matrix: Array) -> Array:
+        """A L Aᵀ of every atom, or A F of roots, for a matrix A (n_d, n_d)."""
+        moved = matrix @ self.matrices
+        return moved if self.narrow else moved @ matrix.T
 
     @property
     def deterministic(self) -> bool:
@@ -153,25 +223,27 @@ class ScaleMeasure:
 
     @cached_property
     def eigen(self) -> tuple[Array, Array]:
-        """Eigenvalues l (m, n_d) and eigenvectors V (m, n_d, n_d) of every atom."""
+        """Eigenvalues l (m, k) and eigenvectors V (m, n_d, k) of every atom; of roots, those they span."""
         known = getattr(self.law, "atoms", None)
-        return known.eigen if isinstance(known, Atoms) and known.scales is self.scales else eigen(self.scales)
+        if isinstance(known, Atoms) and known.matrices is self.matrices:
+            return known.eigen
+        return Atoms(self.matrices).eigen
 
     @property
     def mean(self) -> Array | float:
         """E L, (n_d, n_d), or a number when Y was one-dimensional."""
-        return self._shaped(self.average(self.scales))
+        return self._shaped(self.average_scale)
 
     @cached_property
     def typical(self) -> float:
         """The average eigenvalue of E L: the size of a scale."""
-        return float(np.trace(self.average(self.scales))) / self.scales.shape[1]
+        return float(self.average(self.variances).mean())
 
     @property
     def inverse_mean(self) -> Array | float:
         """E L⁻¹, (n_d, n_d); infinite (on the diagonal, undefined off it) where the integral diverges."""
-        if not self.tails.inverse_mean_exists:
-            return self._shaped(np.where(np.eye(self.scales.shape[1]) > 0, np.inf, np.nan))
+        if self.narrow or not self.tails.inverse_mean_exists:
+            return self._shaped(np.where(np.eye(self.outputs) > 0, np.inf, np.nan))
         return self._shaped(self.average(self._inverses))
 
     @property
@@ -199,15 +271,24 @@ class ScaleMeasure:
     def _values(self, fn: Callable[[Array], Any]) -> Array:
         """fn of every atom, (m, ...); zero for atoms of weight zero, where fn may be infinite."""
         there = self.weights > 0
-        found = np.stack([np.asarray(fn(atom)) for atom in self.atoms[there]])
+        found = np.stack([np.asarray(fn(self._atom(int(s)))) for s in np.flatnonzero(there)])
         values = np.zeros((len(there), *found.shape[1:]), found.dtype)
         values[there] = found
         return values
 
+    def _atom(self, number: int) -> Any:
+        """L of one atom: a matrix (n_d, n_d), or a number when Y was one-dimensional."""
+        held = self.matrices[number]
+        return self._shaped(held @ held.T if self.narrow else held)
+
     @property
     def mean_error(self) -> Array | float:
         """Monte Carlo standard error of `mean`, entry by entry, (n_d, n_d)."""
-        return self._shaped(self.standard_error(self.scales))
+        if not self.narrow:
+            return self._shaped(self.standard_error(self.matrices))
+        across = self.matrices.swapaxes(1, 2)
+        rows = blocks(self.outputs, len(self.weights) * self.outputs, _PRODUCTS)
+        return np.concatenate([self.standard_error(self.matrices[:, own] @ across) for own in rows])
 
     def standard_error(self, values: Array) -> Array:
         """Standard error of `average(values)`, values (m, ...), from independent groups of atoms.
@@ -225,17 +306,17 @@ class ScaleMeasure:
     @cached_property
     def _design_effect(self) -> float:
         """Variance of an average over that of as many independent atoms, averaged over the entries of L."""
-        rows, columns = np.triu_indices(self.scales.shape[1])
-        entries = self.scales[:, rows, columns]
+        rows, columns = np.triu_indices(self.outputs)
+        some = slice(None, None, -(-len(rows) // _MOST_ENTRIES))
+        rows, columns = rows[some], columns[some]
+        if self.narrow:
+            entries = np.einsum("mek,mek->me", self.matrices[:, rows], self.matrices[:, columns])
+        else:
+            entries = self.matrices[:, rows, columns]
         independent = error_of_independent(entries, self.weights)
         seen = independent > 0
         spread = standard_error(entries, self.weights, self.groups)
         return float(((spread[seen] / independent[seen]) ** 2).mean()) if seen.any() else 1.0
-
-    @property
-    def weighted(self) -> tuple[Array, Array, IndexArray | None]:
-        """Scales (m, n_d, n_d), their weights (m,) and their groups (m,)."""
-        return self.scales, self.weights, self.groups
 
     def average(self, values: Array) -> Array:
         """Σ_s w_s values_s over the leading axis of values (m, ...)."""
@@ -268,7 +349,8 @@ class ScaleMeasure:
                 "phases are known for networks and for laws that name them, got the law "
                 f"{type(self.law).__name__} of {len(self.weights)} atoms: use atoms and weights"
             )
-        return single_phase(self.average(self.scales), self.single_output)
+        fitted = self.matrices.shape[2] if self.narrow else None
+        return single_phase(self.average_scale, self.single_output, fitted)
 
     def log_density(self, value: Any) -> Array | float:
         """Posterior log density of the scale λ of one output, with respect to dλ.
@@ -295,17 +377,17 @@ class ScaleMeasure:
         array([-0.30685282,        -inf])
         """
         array = check.real_array(value, "value")
-        if self.scales.shape[1] != 1:
+        if self.outputs != 1:
             raise ValueError(
                 "log_density is known for one output, got a law of scale matrices of shape "
-                f"{self.scales.shape[1:]}: use sample, expect or phases, or ask output by output"
+                f"{(self.outputs, self.outputs)}: use sample, expect or phases, or ask output by output"
             )
         if not isinstance(self.law, DensityLaw):
             raise ValueError(
                 "log_density needs a scale with a density: at least one hidden layer of finite width, got "
                 + (
-                    f"a single atom at λ = {self.scales[0, 0, 0]:g}"
-                    if len(self.scales) == 1
+                    f"a single atom at λ = {self.matrices[0, 0, 0]:g}"
+                    if len(self.weights) == 1
                     else f"the law {type(self.law).__name__}"
                 )
             )
@@ -341,7 +423,7 @@ class ScaleMeasure:
         """`sample` without the checks, always (size, n_d, n_d)."""
         if self.law is not None:
             return self.law.sample(size, rng)
-        return self.scales[rng.choice(len(self.weights), size=size, p=self.weights)]
+        return self.scales_of(rng.choice(len(self.weights), size=size, p=self.weights))
 
     def _thinned(self, most: int) -> tuple[IndexArray, Array]:
         """At most so many atoms and weights, (k,) each: all with weight, or equal ones by resampling.

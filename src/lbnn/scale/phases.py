@@ -130,7 +130,7 @@ def single_phase(mean_scale: Array, single_output: bool, fitted: int | None = No
 
 
 def phases_of_labels(
-    scales: Array,
+    matrices: Array,
     weights: Array,
     groups: IndexArray | None,
     labels: IndexArray,
@@ -141,7 +141,8 @@ def phases_of_labels(
 
     Parameters
     ----------
-    scales : (m, n_d, n_d) array
+    matrices : (m, n_d, n_d) array
+        Scales L, or roots F of L = F Fᵀ with fewer columns than rows, (m, n_d, k).
     weights : (m,) array
         Normalised.
     groups : (m,) array or None
@@ -171,10 +172,19 @@ def phases_of_labels(
         inside = (labels == label).astype(float)
         mass = float(weights @ inside)
         if mass > 0:
-            mean = np.tensordot(weights * inside, scales, axes=1) / mass
+            mean = average_scale(matrices, weights * inside) / mass
             error = float(standard_error(inside, weights, groups))
             found.append(Phase(mass, error, _shaped(mean, single_output), int(fitted[label])))
     return Phases(tuple(found))
+
+
+def average_scale(matrices: Array, weights: Array) -> Array:
+    """Σ_s w_s L_s (n_d, n_d) of scales (m, n_d, n_d), or of roots of them (m, n_d, k), k < n_d."""
+    if matrices.shape[2] == matrices.shape[1]:
+        return np.tensordot(weights, matrices, axes=1)
+    weighted = matrices * np.sqrt(weights)[:, None, None]
+    flat = weighted.transpose(1, 0, 2).reshape(matrices.shape[1], -1)
+    return flat @ flat.T
 
 
 def standard_error(values: Array, weights: Array, groups: IndexArray | None) -> Array:

@@ -140,7 +140,7 @@ def _log_evidence(posterior: Any) -> tuple[float, float]:
 
 def _scale_mean(posterior: Any) -> tuple[float, float]:
     scale = posterior.scale
-    traces = np.trace(scale.scales, axis1=1, axis2=2) / scale.scales.shape[1]
+    traces = scale.variances.mean(axis=1)
     return float(scale.average(traces)), float(scale.standard_error(traces))
 
 

@@ -227,7 +227,7 @@ class Truth:
 
         statistics: dict[str, Callable[[ScaleMeasure], Array]] = {
             "kernel": lambda measure: average_feature_kernel(training, process, measure, width),
-            "scale": lambda measure: measure.average(measure.scales),
+            "scale": lambda measure: measure.average_scale,
             "mean": lambda measure: predictive(measure).mean,
             "covariance": lambda measure: predictive(measure).output_covariance,
         }
@@ -260,7 +260,7 @@ class Truth:
         if source == "kernel":
             return theory.kernel
         if source == "scale":
-            return None if theory.scale is None else theory.scale.average(theory.scale.scales)
+            return None if theory.scale is None else theory.scale.average_scale
         predictive = theory.predict(self.X_test)
         return predictive.mean if source == "mean" else predictive.output_covariance
 
@@ -275,7 +275,11 @@ def group_error(measure: ScaleMeasure, statistic: Callable[[ScaleMeasure], Array
         here = measure.groups == label
         share = float(measure.weights[here].sum())
         part = replace(
-            measure, scales=measure.scales[here], weights=measure.weights[here] / share, law=None, groups=None
+            measure,
+            matrices=measure.matrices[here],
+            weights=measure.weights[here] / share,
+            law=None,
+            groups=None,
         )
         total += share**2 * float(((statistic(part) - value) ** 2).sum())
     return math.sqrt(total * len(labels) / (len(labels) - 1))

@@ -107,7 +107,7 @@ class ViewPosterior(Conditioned):
         """
         test = self._test(views, cross_gram, test_gram)
         chosen, weights = self._kept
-        scales = self.scale.scales[chosen]
+        scales = self.scale.scales_of(chosen)
         means, variances = self._process.moments(test, scales)
         groups = self.scale.groups
         part = DensePart(
@@ -242,7 +242,7 @@ class ViewPosterior(Conditioned):
         chosen, weights = self._kept
         kept = self.scale.groups
         groups = None if kept is None else kept[chosen]
-        scales, given = self.scale.scales[chosen], self.data.given
+        scales, given = self.scale.scales_of(chosen), self.data.given
         precision, residual = np.empty((2, len(given), len(scales)))
         for block, diagonal, alpha in self._process.precisions(scales):
             precision[:, block], residual[:, block] = diagonal.T, (alpha / diagonal).T
