@@ -315,7 +315,7 @@ def test_draws_without_weight_may_be_singular():
     for singular in (np.zeros((0, 2, 2)), np.ones((1, 2, 2))):
         scales = np.concatenate([singular, measure.scales[:100]])
         weights = np.append(np.zeros(len(singular)), np.full(100, 0.01))
-        few = replace(measure, scales=scales, weights=weights, groups=None)
+        few = replace(measure, matrices=scales, weights=weights, groups=None)
         own = replace(post, inference=replace(post.inference, measure=few))
         laws.append(own.predict(X[:2]).with_noise())
     one, two = laws
