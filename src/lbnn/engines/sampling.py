@@ -313,7 +313,7 @@ class Sampling:
             if self.curved or self.relative:
                 yield plain_estimate(self.gaussian)
             if self.relative and reaches(estimate, self.call):
-                path = Path(*self.other_mode, self.call.within("another start"), self.target)
+                path = Path(*self.other_mode, self.call.within("another start"), axes=self.target)
                 again = plain_estimate(path.round())
                 self.call.spend(path.work)
                 yield replace(again, method=f"{again.method} from another start")

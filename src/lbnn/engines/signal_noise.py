@@ -13,7 +13,6 @@ Draws are kept in the basis that makes signal and noise diagonal together: Σ = 
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -26,17 +25,9 @@ from lbnn.engines.importance import GaussianProposal, bounded_root, curvature
 from lbnn.engines.inference import Diagnostics, InferenceOptions
 from lbnn.engines.policy import POLICY
 from lbnn.engines.signal_noise_target import SignalNoiseTarget, aligned, fitted_starts, mode_from
-from lbnn.engines.smc import (
-    ISLANDS,
-    Bridge,
-    chain_efficiency,
-    chain_of_bridges,
-    combined,
-    resample,
-    temperature_step,
-)
+from lbnn.engines.smc import ISLANDS, Particles, Path, in_rounds
 from lbnn.engines.target import Target
-from lbnn.engines.verdict import TAKE_OR_RAISE, evidence_agrees, reaches, verdict
+from lbnn.engines.verdict import TAKE_OR_RAISE, evidence_agrees, verdict
 from lbnn.likelihood.signal_and_noise import Roots, check_integrand
 from lbnn.scale.draws import Draws
 from lbnn.scale.phases import standard_error
@@ -51,15 +42,13 @@ FROM_PRIOR, FROM_FIT = (
 )
 FROM_OTHER = "sequential Monte Carlo from another Gaussian"
 _TRUSTED = 0.2  # weight of the covariance of few states beside its diagonal from which it is used
-_NO_DENSITY, _SMALLEST_STEP = -1e9, 1e-7
+_NO_DENSITY = -1e9
 #: Deviation of a coordinate at a mode, times the root of the number of targets, under which the mode is
 #: called a spike: 0.1 belongs to a ratio of signal to noise of 100. Six rows of seven outputs have 0.001 to
 #: 0.08, 30 to 100 rows of 10 to 20 outputs 0.8 to 1.3, and 0.2 where the noise is a tenth of the signal.
 _NARROWEST = 0.1
 _FIT_PAIRS = 32  # pairs of opposite draws that a Gaussian is fitted by; twice as many save no temperature ...
 _FIT_STEPS = 40  # ... nor do more steps
-
-State = tuple[Array, ...]  # white coordinates ξ (m, D), log posterior density there (m,), its gradient (m, D)
 
 
 @dataclass(frozen=True)
@@ -166,12 +155,13 @@ def rounds(
     target: SignalNoiseTarget, start: GaussianProposal, call: Call, effort: Effort, method: str, most: int
 ) -> Estimate:
     """Rounds of islands until the target error is reached, or `most` of them."""
-    found = [tempered(target, start, call, effort, method)]
-    estimate = found[0]
-    while not reaches(estimate, call) and len(found) < most:
-        found.append(tempered(target, start, call, effort, f"{method}, round {len(found) + 1}"))
-        estimate = replace(combined(found), method=method)
-    return estimate
+
+    def one(number: int) -> Estimate:
+        """A round, with a stream of its own."""
+        name = method if number == 1 else f"{method}, round {number}"
+        return tempered(target, start, call, effort, name)
+
+    return in_rounds(one, call, most)
 
 
 @dataclass(frozen=True)
@@ -362,128 +352,53 @@ def tempered(
     target: SignalNoiseTarget, start: GaussianProposal, call: Call, effort: Effort, method: str
 ) -> Estimate:
     """One path from a start to the posterior."""
-    return _Path(target, start, call, effort, method).run()
+    return _Path(target, start, call, effort, method).round()
 
 
-class _Path:
-    """Particles ξ on the path start^{1−t} posterior^t: states are (ξ, log posterior, gradient)."""
+class _Path(Path):
+    """A path to the posterior of signal and noise, with as many moves at every temperature."""
+
+    share, acceptance = _STEP_SHARE, _ACCEPTANCE
 
     def __init__(
         self, target: SignalNoiseTarget, start: GaussianProposal, call: Call, effort: Effort, method: str
     ) -> None:
-        self.target, self.start, self.effort, self.method = target, start, effort, method
-        self.rng, self.call = call.stream(method), call
+        super().__init__(cast(Target, target), start, call, method)
+        self.both, self.moves = target, effort.moves
+        self.per_island, self.more = effort.particles, effort.more
         self.step = 0.8 * max(target.dimension, 1) ** -0.25
 
-    def run(self) -> Estimate:
-        """Down the temperatures, then the states at t = 1 as draws."""
-        began = time.perf_counter()
-        count = ISLANDS * self.effort.particles
-        states = [self._evaluate(self.rng.standard_normal((count, self.target.dimension)))]
-        temperature, weights = 0.0, np.zeros(ISLANDS)
-        bridges: list[Bridge] = []
-        while temperature < 1:
-            pool = self._pooled(states)
-            ratio = _log_ratio(pool)
-            step = temperature_step(ratio.ravel(), 1 - temperature, _STEP_SHARE)
-            step = max(step, min(_SMALLEST_STEP, 1 - temperature))  # many particles may have no density
-            temperature = min(1.0, temperature + step)
-            before = step * ratio
-            flat = tuple(each.reshape(-1, *each.shape[2:]) for each in pool)
-            units = _units(flat[0], before.ravel())
-            index = resample(before, self.rng, self.effort.particles)
-            current = tuple(each[index] for each in flat)
-            states = []
-            for _ in range(self.effort.moves):
-                current = self._move(current, temperature, units)
-                states.append(current)
-            weights += special.logsumexp(before, axis=1) - math.log(before.shape[1])
-            states = states[-(self.effort.moves // 2) :]
-            bridges.append((before, step * _log_ratio(self._pooled(states))))
-            self.call.progress.say(f"{self.method}, temperature {temperature:.3f}")
-        for _ in range(self.effort.more):
-            current = self._move(current, 1.0, units)
-            states.append(current)
-        found = self._estimate(states, bridges, weights)
-        return replace(found, seconds=time.perf_counter() - began)
-
-    def _estimate(self, states: list[State], bridges: list[Bridge], weights: Array) -> Estimate:
-        """The estimate of all islands, with weights (islands,)."""
-        log_evidence, error = chain_of_bridges(bridges)
-        points = self.start.place(np.concatenate([state[0] for state in states]))
-        groups = np.tile(np.repeat(np.arange(ISLANDS), self.effort.particles), len(states))
-        summaries = np.stack([np.stack([each[1], (each[0] ** 2).sum(axis=1)], axis=1) for each in states])
-        return Estimate(
-            self.method,
-            weights[groups],
-            groups,
-            self.target.log_diagonals(points),
-            lambda: points,
-            log_evidence,
-            error,
-            efficiency=chain_efficiency(summaries),
-            weighted=False,
-            stages=len(bridges),
-        )
-
-    def _evaluate(self, white: Array) -> State:
+    def evaluate(self, white: Array) -> Particles:
         """Log density and gradient at white coordinates (m, k)."""
-        value, gradient = self.target.value_and_gradient(self.start.place(white))
-        value = np.maximum(value, _NO_DENSITY)  # minus infinity times a step of zero would be no number
-        return white, value + self.start.log_determinant, self.start.pull_back(gradient)
+        found = super().evaluate(white)  # minus infinity times a step of zero would be no number
+        return replace(found, log_target=np.maximum(found.log_target, _NO_DENSITY))
 
-    def _pooled(self, states: list[State]) -> State:
-        """All states of every island together, (islands, any, ...)."""
-        return tuple(
-            np.concatenate([state[k].reshape(ISLANDS, -1, *state[k].shape[1:]) for state in states], axis=1)
-            for k in range(3)
-        )
+    def forget(self, particles: Particles, temperature: float) -> list[Particles]:
+        """So many moves, the second half of whose states is kept."""
+        states = []
+        for _ in range(self.moves):
+            particles = self.move(particles, temperature)
+            states.append(particles)
+        return states[-(self.moves // 2) :]
 
-    def _move(self, state: State, temperature: float, units: Array) -> State:
-        """One Hamiltonian Monte Carlo move of every particle, in units (D,) or (D, D).
+    def move(self, particles: Particles, temperature: float) -> Particles:
+        """One Hamiltonian Monte Carlo move of every particle, over the same length."""
+        self.steps = max(1, round(_TRAJECTORY / self.step))
+        moved = super().move(particles, temperature)
+        self.step = min(self.step, _TRAJECTORY)
+        return moved
 
-        The step is adapted to the acceptance.
-        """
-        momentum = self.rng.standard_normal(state[0].shape)
-        step = self.step * self.rng.uniform(0.8, 1.2)
-        with np.errstate(over="ignore", invalid="ignore"):  # diverged trajectories are rejected below
-            end, last = self._leapfrog(state, momentum, temperature, units, step)
-            gain = _energy(end, last, temperature) - _energy(state, momentum, temperature)
-        probability = np.exp(np.minimum(np.where(np.isnan(gain), -np.inf, gain), 0.0))
-        self.step = min(self.step * math.exp(float(probability.mean()) - _ACCEPTANCE), _TRAJECTORY)
-        accepted = self.rng.random(len(probability)) < probability
-        return tuple(
-            np.where(accepted.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
-            for new, old in zip(end, state, strict=True)
-        )
+    def spread(self, pool: Particles, before: Array, chosen: Particles) -> Array:
+        """Units of moves (D,) or (D, D), from all particles with log weights (islands, m)."""
+        return _units(pool.white, before.ravel())
 
-    def _leapfrog(
-        self, state: State, momentum: Array, temperature: float, units: Array, step: float
-    ) -> tuple[State, Array]:
-        """The state and momentum (m, k) at the end of a trajectory."""
-        momentum = momentum + 0.5 * step * _times(_force(state, temperature), units)
-        steps = max(1, round(_TRAJECTORY / self.step))
-        for number in range(1, steps + 1):
-            state = self._evaluate(state[0] + step * _times(momentum, units.T))
-            share = 1.0 if number < steps else 0.5  # half a step ends the trajectory, two of them are one
-            momentum = momentum + share * step * _times(_force(state, temperature), units)
-        return state, momentum
+    def diagonal(self, points: Array) -> Array:
+        """log L_jj and log Σ_jj at points (m, D), (m, any)."""
+        return self.both.log_diagonals(points)
 
-
-def _log_ratio(state: State) -> Array:
-    """log posterior − log start, (m,)."""
-    return state[1] + 0.5 * (state[0] ** 2).sum(axis=-1)
-
-
-def _force(state: State, temperature: float) -> Array:
-    """Gradient of the log density along the path, (m, k)."""
-    return temperature * state[2] - (1 - temperature) * state[0]
-
-
-def _energy(state: State, momentum: Array, temperature: float) -> Array:
-    """Log density of position and momentum (m, k) along the path, (m,)."""
-    start = -0.5 * (state[0] ** 2).sum(axis=1)
-    return temperature * state[1] + (1 - temperature) * start - 0.5 * (momentum**2).sum(axis=1)
+    def summaries(self, state: Particles) -> Array:
+        """Log density and ‖ξ‖², (m, 2)."""
+        return np.stack([state.log_target, (state.white**2).sum(axis=1)], axis=1)
 
 
 def _units(white: Array, log_weights: Array) -> Array:
@@ -497,8 +412,3 @@ def _units(white: Array, log_weights: Array) -> Array:
         return np.sqrt(variances)
     covariance = centred.T @ (centred * weights[:, None])
     return np.asarray(np.linalg.cholesky(trust * covariance + (1 - trust) * np.diag(variances)), float)
-
-
-def _times(rows: Array, units: Array) -> Array:
-    """Rows (m, D) times units (D,) or (D, D)."""
-    return rows * units if units.ndim == 1 else rows @ units

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,13 +28,13 @@ from lbnn.engines.verdict import SEQUENTIAL, reaches
 
 ISLANDS, PER_ISLAND = 16, 32
 _FIRST_STEPS, _FEWEST_STEPS, _MOST_STEPS = 8, 4, 64  # leapfrog steps of a trajectory
-_ACCEPTANCE = 0.85
 _LARGEST_AUTOCORRELATION = (
     0.1  # correlation with the state after resampling below which it counts as forgotten; 0.3 was biased
 )
 _FEWEST_MOVES, _MOST_MOVES = 2, 30
 _STATES_KEPT = 4  # states kept of every particle at one temperature; as many again are made at t = 1
 _PER_DIMENSION = 8  # particles per dimension from which the units of moves are a full covariance
+_SMALLEST_STEP = 1e-7  # of temperature
 _HURRIED_SHARE = 0.1  # effective sample size of a step of temperature when in a hurry, else a half
 _MOST_ROUNDS = 16
 _OVERHEAD = 5e4  # operations that every gradient is counted with; what is beyond counts five times (LAPACK)
@@ -81,17 +82,24 @@ def smc_estimate(
 
     E L is taken along the axes of the outputs of `axes`, by default the same target.
     """
-    path = Path(target, proposal, call, axes)
-    rounds = [path.round()]
-    estimate = rounds[0]
-    for number in range(1, _MOST_ROUNDS):
-        if reaches(estimate, call) or path.work > path.most:
-            break
-        error = estimate.log_evidence_error
-        call.progress.say(f"sequential Monte Carlo, round {number + 1}, error {error:.2g}")
-        rounds.append(path.round())
-        estimate = combined(rounds)
+    path = Path(target, proposal, call, axes=axes)
+    estimate = in_rounds(lambda _: path.round(), call, _MOST_ROUNDS, lambda: path.work <= path.most)
     call.spend(path.work)
+    return estimate
+
+
+def in_rounds(
+    one: Callable[[int], Estimate], call: Call, most: int, allowed: Callable[[], bool] = lambda: True
+) -> Estimate:
+    """Rounds, by their numbers, until together they reach the target error or no more are allowed."""
+    rounds = [one(1)]
+    estimate = rounds[0]
+    while not reaches(estimate, call) and len(rounds) < most and allowed():
+        call.progress.say(
+            f"{estimate.method}, round {len(rounds) + 1}, error {estimate.log_evidence_error:.2g}"
+        )
+        rounds.append(one(len(rounds) + 1))
+        estimate = combined(rounds)
     return estimate
 
 
@@ -99,7 +107,7 @@ def combined(rounds: list[Estimate]) -> Estimate:
     """All rounds as one, each with the same weight."""
     count = len(rounds)
     return Estimate(
-        SEQUENTIAL,
+        rounds[0].method,
         np.concatenate([each.log_weights for each in rounds]),
         np.concatenate([each.groups + ISLANDS * number for number, each in enumerate(rounds)]),
         np.concatenate([each.log_diagonal for each in rounds]),
@@ -116,16 +124,34 @@ def combined(rounds: list[Estimate]) -> Estimate:
 
 
 class Path:
-    """The path of densities q^{1−t} π^t, with the random stream and what its moves have learned."""
+    """The path of densities q^{1−t} π^t, with the random stream and what its moves have learned.
+
+    Attributes
+    ----------
+    per_island : int
+        Particles on each of `ISLANDS` islands.
+    more : int
+        Moves in addition at t = 1, whose states are all kept.
+    share : float
+        Effective sample size of a step of temperature.
+    acceptance : float
+        Of moves, to which their step is adapted.
+    """
+
+    per_island, more, share, acceptance = PER_ISLAND, _STATES_KEPT, 0.5, 0.85
 
     def __init__(
-        self, target: Target, proposal: GaussianProposal, call: Call, axes: Target | None = None
+        self,
+        target: Target,
+        proposal: GaussianProposal,
+        call: Call,
+        method: str = SEQUENTIAL,
+        axes: Target | None = None,
     ) -> None:
-        self.target, self.proposal, self.progress = target, proposal, call.progress
-        self.axes = (axes or target).rotation
-        self.rng = call.stream(SEQUENTIAL)
+        self.target, self.proposal, self.progress, self.method = target, proposal, call.progress, method
+        self.axes, self.rng = axes or target, call.stream(method)
         self.most, self.most_before_cut = call.work(call.policy.smc_work), call.work(call.policy.smc_work_cut)
-        self.step = 0.5 * target.dimension**-0.25
+        self.step = 0.5 * max(target.dimension, 1) ** -0.25
         self.steps = _FIRST_STEPS
         self.units = np.ones(target.dimension)  # of the moves: deviations (D,), or a root of the covariance
         self.work, self.hurried = 0.0, False
@@ -133,21 +159,30 @@ class Path:
     def round(self) -> Estimate:
         """One pass from q to π on every island, and the states collected there."""
         began = time.perf_counter()
-        states = [self.evaluate(self.rng.standard_normal((ISLANDS * PER_ISLAND, self.target.dimension)))]
+        states = [self.evaluate(self.rng.standard_normal((ISLANDS * self.per_island, self.target.dimension)))]
         temperature = 0.0
         bridges: list[Bridge] = []
         while temperature < 1:
             pool = _pooled(states)
-            share = _HURRIED_SHARE if self.hurried else 0.5
+            share = _HURRIED_SHARE if self.hurried else self.share
             step = temperature_step(pool.log_ratio, 1 - temperature, share)
+            step = max(step, min(_SMALLEST_STEP, 1 - temperature))  # many particles may have no density
             before = (step * pool.log_ratio).reshape(ISLANDS, -1)
             temperature = min(1.0, temperature + step)
-            chosen = pool.take(resample(before, self.rng, PER_ISLAND))
-            self.units = _spread(chosen.white)
+            chosen = pool.take(resample(before, self.rng, self.per_island))
+            self.units = self.spread(pool, before, chosen)
             states = self.forget(chosen, temperature)
             bridges.append((before, (step * _pooled(states).log_ratio).reshape(ISLANDS, -1)))
-            self.progress.say(f"sequential Monte Carlo, stage {len(bridges)}, temperature {temperature:.3f}")
+            self.progress.say(f"{self.method}, stage {len(bridges)}, temperature {temperature:.3f}")
         return replace(self._collect(states, bridges), seconds=time.perf_counter() - began)
+
+    def spread(self, pool: Particles, before: Array, chosen: Particles) -> Array:
+        """Units of moves (D,) or (D, D), from particles with log weights (islands, m), or those chosen."""
+        return _spread(chosen.white)
+
+    def diagonal(self, points: Array) -> Array:
+        """Logs of the variances whose means are compared, at points (m, D): of L along the axes, (m, n)."""
+        return log_diagonal(self.target, points, self.axes.rotation)
 
     def evaluate(self, white: Array) -> Particles:
         """Density and gradient of the posterior, as functions of ξ (m, k)."""
@@ -188,7 +223,7 @@ class Path:
             end, end_momentum = self._leapfrog(particles, momentum, temperature, step)
             gain = _energy(end, end_momentum, temperature) - _energy(particles, momentum, temperature)
         probability = np.exp(np.minimum(np.where(np.isnan(gain), -np.inf, gain), 0.0))
-        self.step *= math.exp(float(probability.mean()) - _ACCEPTANCE)
+        self.step *= math.exp(float(probability.mean()) - self.acceptance)
         return end.where(self.rng.random(len(probability)) < probability, particles)
 
     def _leapfrog(
@@ -206,20 +241,20 @@ class Path:
     def _collect(self, states: list[Particles], bridges: list[Bridge]) -> Estimate:
         """Make a few more states of every particle at t = 1, and measure how fast they decorrelate."""
         states = list(states)
-        for _ in range(_STATES_KEPT):
+        for _ in range(self.more):
             states.append(self.move(states[-1], 1.0))
-        groups = np.tile(np.repeat(np.arange(ISLANDS), PER_ISLAND), len(states))
+        groups = np.tile(np.repeat(np.arange(ISLANDS), self.per_island), len(states))
         points = self.proposal.place(np.concatenate([state.white for state in states]))
-        efficiency = chain_efficiency(np.stack([self._summaries(state) for state in states]))
+        efficiency = chain_efficiency(np.stack([self.summaries(state) for state in states]))
         island_weights = np.sum([special.logsumexp(before, axis=1) for before, _ in bridges], axis=0)
         log_evidence, error = chain_of_bridges(bridges)
         sizes = sum(math.log(before.shape[1]) for before, _ in bridges)
         log_weights = island_weights[groups] - sizes
         return Estimate(
-            SEQUENTIAL,
+            self.method,
             log_weights,
             groups,
-            log_diagonal(self.target, points, self.axes),
+            self.diagonal(points),
             lambda: points,
             log_evidence,
             error,
@@ -230,7 +265,7 @@ class Path:
             target=self.target,
         )
 
-    def _summaries(self, state: Particles) -> Array:
+    def summaries(self, state: Particles) -> Array:
         """Log density, log trace and log determinant of L, whose correlations stand for all, (m, 3)."""
         values = np.linalg.eigvalsh(self.target.scales(self.proposal.place(state.white)))
         floor = np.finfo(float).eps * values[:, -1:]  # a bottleneck leaves L singular

@@ -33,6 +33,7 @@ from lbnn._base.log_sums import log_sum_exp
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.inference import EvidenceEstimate
+from lbnn.engines.smc import resample
 from lbnn.engines.spectral_moves import (
     NarrowPosterior,
     Particles,
@@ -420,13 +421,11 @@ class _Path:
         """Systematic resampling in the groups whose weights have become uneven."""
         index = np.arange(len(self.particles)).reshape(self.groups, -1)
         shares = 1 / (np.exp(2 * self.log_weights).sum(axis=1) * self.per_group)
-        for group in np.flatnonzero(shares < _RESAMPLE_BELOW):
-            ends = np.cumsum(np.exp(self.log_weights[group]))
-            places = (self.rng.random() + np.arange(self.per_group)) / self.per_group * ends[-1]
-            index[group] = group * self.per_group + np.minimum(
-                np.searchsorted(ends, places), self.per_group - 1
-            )
-            self.log_weights[group] = -math.log(self.per_group)
+        uneven = np.flatnonzero(shares < _RESAMPLE_BELOW)
+        if len(uneven):
+            drawn = resample(self.log_weights[uneven], self.rng).reshape(len(uneven), -1)
+            index[uneven] = drawn % self.per_group + self.per_group * uneven[:, None]
+            self.log_weights[uneven] = -math.log(self.per_group)
         self.particles = self.particles.take(index.ravel())
 
     def sweep(self, times: int) -> None:
