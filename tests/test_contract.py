@@ -155,6 +155,14 @@ def test_predictive(post, single):
     J = np.full((POINTS, OUTPUTS), 1e-3)
     assert pred.mgf(J) == pytest.approx(math.exp(pred.cgf(J)))
     assert abs(pred.characteristic(J)) <= 1
+    for call, argument in (
+        (noisy.log_density, value), (pred.mgf, J), (pred.cgf, J), (pred.characteristic, J), (pred.quantile, 0.3),
+    ):  # fmt: skip
+        found, error = call(argument, return_error=True)
+        np.testing.assert_array_equal(found, call(argument))
+        assert np.shape(error) == np.shape(found)
+    found, error = post.feature_kernel(return_error=True)
+    assert found.shape == error.shape == (12, 12)
     known = np.full((POINTS, OUTPUTS), np.nan)
     known[:, 0] = pred.mean[:, 0]
     given = noisy.given(known)

@@ -9,7 +9,7 @@ from lbnn.estimator.shares import _moments
 
 
 def test_models_without_a_signal_do_not_count():
-    """Draws of correlations 0.5 and 0.8 with masses 1 and 3, a model without any, an output that varies once."""
+    """Draws of correlations 0.5 and 0.8, masses 1 and 3; a model without any; an output that varies once."""
     first = np.array([[4.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
     second = np.array([[1.0, 0.8, 0.3], [0.8, 1.0, 0.0], [0.3, 0.0, 1.0]])
     draws = np.array([0.15, 0.45]), np.stack([first, second])
