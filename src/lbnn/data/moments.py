@@ -95,13 +95,9 @@ def given_factor(
     count = check.positive_integer(examples, "examples")
     if len(root) > count:
         raise ValueError(f"factor must have at most p rows, got {len(root)} with examples={count}")
-    return Factor(root, along, moment_rows(moment)), count, single
-
-
-def moment_rows(moment: Array) -> Array:
-    """Rows A with AᵀA = moment, (n_d, n_d); eigenvalues below zero are rounding."""
-    values, vectors = np.linalg.eigh(moment)
-    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+    values, vectors = np.linalg.eigh(moment)  # AᵀA = moment for its rows A; values below zero are rounding
+    rest = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+    return Factor(root, along, rest), count, single
 
 
 def moment_rounding(values: Array, targets: Array, residual: float, directions: int) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from lbnn._base.log_integrals import LogFunction, integrate
+from lbnn._base.log_integrals import integrate
 from lbnn._base.types import Array, ComplexArray, IndexArray, Mask
 from lbnn.scale.draws import Line
 
@@ -88,7 +88,12 @@ def average_anew(line: Line, along: Callable[[IndexArray], OfNumber], count: int
     found, settled = _refined(at, *_reached(x, values, high, low))
     for number in np.flatnonzero(~(settled | diverges)):
         own = _integrands(line, along(every[[number]]))
-        one = integrate(*(2 * (_batched(own),)), np.array([low]), np.array([high]))
+
+        def batch(x: Array, _: IndexArray, own: OfNumber = own) -> ComplexArray:
+            """The integrand as `integrate` asks for it, at x (j, n)."""
+            return np.concatenate([own(row).T for row in x])
+
+        one = integrate(batch, batch, np.array([low]), np.array([high]))
         one.require()
         found[number] = one.log_totals[0][0]
     return np.where(diverges, math.inf, found)
@@ -103,11 +108,6 @@ def _reached(x: Array, values: Array, low: float, high: float) -> tuple[float, f
         return min(low, high), max(low, high)
     x = x[order]
     return min(low, float(x[max(inside[0] - 1, 0)])), max(high, float(x[min(inside[-1] + 1, len(x) - 1)]))
-
-
-def _batched(at: OfNumber) -> LogFunction:
-    """One integrand as `integrate` asks for it, at x (j, n)."""
-    return lambda x, which: np.concatenate([at(row).T for row in x])
 
 
 def _integrands(line: Line, terms: OfNumber) -> OfNumber:
