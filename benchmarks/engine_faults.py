@@ -277,8 +277,8 @@ OF_FREE = (
     "lbnn.engines.signal_noise_target:SignalNoiseTarget.log_density",
     "lbnn.engines.signal_noise_target:SignalNoiseTarget.value_and_gradient",
 )
-MIXED = ("mixture", "per output", "two phases", "missing cells", "coupled")
-NEARLY_GAUSSIAN = ("gaussian", "kernel", "zero temperature", "given covariance")
+MIXED = ("gaussian", "mixture", "per output", "two phases", "missing cells", "coupled")
+NEARLY_GAUSSIAN = ("rows", "kernel", "zero temperature", "given covariance")
 BY_ROWS = ("rows", "wide", "many cells")
 
 PROPOSALS = (
