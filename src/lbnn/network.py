@@ -234,9 +234,9 @@ class Network:
         Returns
         -------
         Posterior, or FreeNoisePosterior with noise_network, or SumPosterior
-            The last for tables with missing cells and noise="per_output", and for those with at least 400
-            observed cells behind a layer of at most eight units, fewer than outputs (noise="independent", no
-            weights); see `condition_sum`.
+            The last for tables with missing cells: with noise="per_output", and (noise="independent", no
+            weights) behind a layer of at most eight units, fewer than outputs, from 1000 observed cells, or
+            400 from three units on. See `condition_sum`, for which a target error of 0.5 is in reach.
 
         Examples
         --------

@@ -170,11 +170,10 @@ def test_what_is_refused(change, message):
 def test_large_tables_with_missing_cells_go_this_way():
     """`condition` and `condition_gram` with `observed`, behind a layer narrower than the outputs."""
     rng = np.random.default_rng(1)
-    inputs = rng.normal(size=(90, 5))
-    table = inputs @ rng.normal(size=(5, 1)) @ rng.normal(size=(1, 7)) + rng.normal(size=(90, 7))
-    observed = rng.random((90, 7)) < 0.8
-    observed[:, 0] |= ~observed.any(axis=1)
-    network = lbnn.Network((1,), (0.5, 2.0))
+    inputs = rng.normal(size=(60, 5))
+    table = inputs @ rng.normal(size=(5, 2)) @ rng.normal(size=(2, 9)) + rng.normal(size=(60, 9))
+    observed = rng.random((60, 9)) < 0.8
+    network = lbnn.Network((3,), (0.5, 2.0))
     one = network.condition(inputs, table, 1.0, observed=observed, target_error=0.5)
     other = network.condition_gram(inputs @ inputs.T / 5, table, 1.0, observed=observed, target_error=0.5)
     sums = lbnn.condition_sum([network], [inputs], table, 1.0, observed=observed)

@@ -26,9 +26,11 @@ TARGET_ERROR = 0.5
 #: Columns of all narrowest layers together, beyond which arrays of K² numbers for every row and particle, and
 #: the moves of matrices (K, K), take minutes.
 _MOST_COLUMNS = 64
-#: Units of the narrowest layer, and observed cells, from which `Network.condition` takes a table with missing
-#: cells this way.
-_MOST_NARROW, _FEWEST_CELLS = 8, 400
+#: Units k of the narrowest layer up to which `Network.condition` takes a table with missing cells this way,
+#: and the observed cells from which it does so: in general, and from k = 3. The other engines answer 625
+#: cells of three outputs (k = 1) in 16 s, growing with the cube of the cells, and 525 of ten (k = 2) in 12 s,
+#: to 0.02; with k = 3, 502 cells of six outputs took 25 s, 560 of eight 45 s, and neither was ok.
+_MOST_NARROW, _MANY_CELLS, _FEWEST_CELLS = 8, 1000, 400
 _IDENTITY = 1e-12  # relative size of entries off the diagonal, and of its differences, that are rounding
 
 
@@ -267,7 +269,10 @@ def spectrum_block(widths: Sequence[int], variance: float, spectrum: Spectrum) -
 def by_chains(widths: Sequence[int], observed: Mask) -> bool:
     """Whether a table with missing cells goes this way: narrow, and too large for the other engines."""
     cells, outputs = int(observed.sum()), observed.shape[1]
-    return min(widths, default=outputs) < min(outputs, _MOST_NARROW + 1) and cells >= _FEWEST_CELLS
+    narrowest = min(widths, default=outputs)
+    if narrowest >= min(outputs, _MOST_NARROW + 1):
+        return False
+    return cells >= (_FEWEST_CELLS if narrowest >= 3 else _MANY_CELLS)
 
 
 def condition_block(
