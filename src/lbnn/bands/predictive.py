@@ -15,7 +15,7 @@ shifted and scaled at every point to the interpolated mean and variance.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -189,12 +189,11 @@ class BandsPredictive:
         for each in self._along_directions():
             offsets = each.means - mean[:, each.columns]  # (a, m, v)
             own = np.einsum("av,amv->mv", each.weights, offsets)
-            squares = np.einsum("av,amv->mv", each.weights, offsets**2)
-            within = np.einsum("av,amv->mv", each.weights, each.variances), each.variance, each.variance
+            square = np.einsum("av,amv->mv", each.weights, offsets**2) + each.variance
             total[each.columns] += each.kinds[2]
-            for kind in range(3):
-                first[kind][:, each.columns] += each.kinds[kind] * own
-                second[kind][:, each.columns] += each.kinds[kind] * (squares + within[kind])
+            for kind, weights in enumerate(each.kinds):
+                first[kind][:, each.columns] += weights * own
+                second[kind][:, each.columns] += weights * square
         variance, error = second[1], np.abs(second[2] - total * second[1])
         unknown = error >= variance  # also where it is negative; that of the mixture is positive
         error = np.where(unknown, error + np.abs(second[0] - variance), error)
@@ -279,10 +278,11 @@ class BandsPredictive:
             own, columns = stretch[:, each.columns], each.columns
             middle = mean[:, columns]
             means = middle + own * (each.means - middle - moments.mixture_offset[:, columns])
+            at_nodes = own**2 * each.variances()
             for sign in (-1, 1):  # two values of τ given u, with its mean and the deviation of its logarithm
                 factor = np.exp(sign * each.spread) / np.cosh(each.spread)
-                variances = np.maximum(factor[:, None, :] * each.variances, np.finfo(float).tiny)
-                yield columns, each.kinds[0] * each.weights / 2, means, own**2 * variances
+                variances = np.maximum(factor[:, None, :] * at_nodes, np.finfo(float).tiny)
+                yield columns, each.kinds[0] * each.weights / 2, means, variances
 
     def _along_directions(self) -> Iterator[_Along]:
         """The laws along every direction that has weight, in the units of the data."""
@@ -303,8 +303,8 @@ class BandsPredictive:
 
     def _given(
         self, line: Line, conditional: Conditional, targets: BandTargets, units: Array
-    ) -> tuple[Array, Array, Array, Array, Array]:
-        """Weights, means, variances, spread and variance of `_Along`, for targets with squared units (v,)."""
+    ) -> tuple[Any, ...]:
+        """Weights, means, spread, variance and variances of `_Along`, for targets with squared units (v,)."""
         theta, basis, system = np.exp(line.log_direction), self.fit.data.kernels.basis, line.system
         assert self.test.diagonals is not None
         cross, own = (
@@ -318,20 +318,17 @@ class BandsPredictive:
         scale = noise * np.exp(lattice)
         factors = 1 / (np.exp(-lattice) + system.values)  # (M, r)
         variance = prior * scale.sum(axis=0) - squares @ (factors.T @ scale) + self.noise * noise.sum(axis=0)
-        weights, u, noise, spread = _gauss_rule(conditional)
-        means, variances = [], []
-        for ratio, level in zip(np.exp(u), noise, strict=True):
-            shrinkage = 1 / (1 / ratio + system.values[:, None])  # (r, v)
-            means.append(features @ (shrinkage * projected))
-            left = np.maximum(prior - squares @ shrinkage, 0.0)
-            variances.append(level * (ratio * left + self.noise))
-        return (
-            weights,
-            np.stack(means) * np.sqrt(units),
-            np.stack(variances) * units,
-            spread,
-            variance * units,
-        )
+        weights, u, levels, spread = _gauss_rule(conditional)
+        inverse, values = np.exp(-u), system.values[:, None]
+        means = np.stack([features @ (projected / (each + values)) for each in inverse])
+
+        def variances() -> Array:
+            """At the nodes, (a, m, v); the rule is a little off the lattice, whose mean they are given."""
+            left = np.stack([np.maximum(prior - squares @ (1 / (each + values)), 0.0) for each in inverse])
+            found = levels[:, None, :] * (np.exp(u)[:, None, :] * left + self.noise)
+            return found * (variance * units / np.einsum("av,amv->mv", weights, found))
+
+        return weights, means * np.sqrt(units), spread, variance * units, variances
 
 
 @dataclass(frozen=True)
@@ -343,21 +340,23 @@ class _Along:
     columns : (v,)
     kinds : (3, v)
         Weights of the direction in the mixture, in means and in their errors.
-    weights, means, variances : (a, v), (a, m, v), (a, m, v)
-        Of Gaussian atoms, the latter given the mean of τ.
+    weights, means : (a, v), (a, m, v)
+        Of Gaussian atoms.
     spread : (a, v)
         Deviation of log τ given u.
     variance : (m, v)
         E[variance | direction], from the lattice of u.
+    variances : function () -> (a, m, v)
+        Those of the atoms, given the mean of τ: half of the work, which only densities need.
     """
 
     columns: IndexArray
     kinds: Array
     weights: Array
     means: Array
-    variances: Array
     spread: Array
     variance: Array
+    variances: Callable[[], Array]
 
 
 @dataclass(frozen=True)
