@@ -27,7 +27,7 @@ from scipy import special
 from scipy.interpolate import CubicSpline
 
 from lbnn._base.blocks import blocks
-from lbnn._base.types import Array
+from lbnn._base.types import Array, Mask
 from lbnn._base.warn import collected
 from lbnn.estimator.fitted import FittedModel, turned
 from lbnn.selection import EvidenceData, NoiseSpec, Trial
@@ -212,7 +212,7 @@ def _moments(parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
     return mean, deviation
 
 
-def _correlation(covariances: Array) -> tuple[Array, Array]:
+def _correlation(covariances: Array) -> tuple[Array, Mask]:
     """Correlations of covariances, (m, n_d, n_d), zero where an output does not vary, and where both do."""
     deviations = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     inverse = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)
