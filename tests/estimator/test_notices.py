@@ -120,3 +120,12 @@ def test_two_values_far_rows_and_kernels_are_looked_at():
         fitted = LBNNRegressor(depth=1, kernel=kernel).fit(inputs, y)
         told = next(each for each in fitted.diagnose() if each.code == "odd_rows")
         assert 11 in told.fields["rows"]
+
+
+def test_advice_on_an_incomplete_table_rests_on_no_filled_in_number():
+    rng = np.random.default_rng(9)
+    Y = X[:, :2] * 2 + 0.5 * rng.normal(size=(40, 2))
+    Y[7] += 30.0
+    Y[3, 1] = np.nan
+    model = LBNNRegressor(depth=1, average=False, missing_targets="allow", noise="independent").fit(X, Y)
+    assert {each.code for each in model.diagnose()} <= {"correlated_residuals", "extrapolation"}

@@ -57,12 +57,15 @@ _FEWEST_PAIRS, _LEVEL = 6, 0.01  # rows with both targets, and level of the test
 
 
 def advice(model: Any) -> list[Notice]:
-    """What could be changed in a fit, the largest gain first; nothing of data that came in blocks."""
+    """What could be changed in a fit, the largest gain first.
+
+    Nothing of data that came in blocks, and of incomplete tables what needs no filled-in numbers.
+    """
     state: FittedState = model._state
     found: list[Notice] = [*two_values(state), *far_rows(state), *correlated_residuals(state, model.noise_)]
     table = _table(model)
     if table is not None:
-        again = prepare(model, table, table.filled())
+        again = prepare(model, table, table.targets)
         if again.chosen.comparable and again.data.noise_variance:
             nonlinear_here = nonlinear(again.setting, again.chosen, errors=True)
             found += [] if nonlinear_here is None else [nonlinear_here]
@@ -72,11 +75,11 @@ def advice(model: Any) -> list[Notice]:
 
 
 def _table(model: Any) -> Table | None:
-    """The rows of a fit as the state of its predictions has them; None where it does not."""
+    """The complete rows of a fit as the state of its predictions has them; None where it does not."""
     state, parameters = model._state, model.get_params(deep=False)
     posterior, transform = state.best.posterior, state.transform
     spectrum, count = posterior.spectrum, len(state.targets)
-    if count < 2:
+    if count < 2 or posterior.missing is not None:  # filled-in numbers would count as data
         return None
     weights = spectrum.weights
     roots = np.ones(count) if weights is None else np.sqrt(weights)
@@ -92,8 +95,7 @@ def _table(model: Any) -> Table | None:
         inputs = transform.training_inputs * transform.columns.deviation + transform.columns.offset
     else:
         return None
-    missing = getattr(posterior, "missing", None)
-    observed = np.ones(state.targets.shape, bool) if missing is None else missing.observed
+    observed = np.ones(state.targets.shape, bool)
     centre, single = bool(parameters["fit_intercept"]), state.best.single_output
     return Table(inputs, state.targets, observed, weights, centre, single, state.rows, state.extent)
 
