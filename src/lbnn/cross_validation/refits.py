@@ -38,7 +38,7 @@ _BEYOND = 1e-12  # largest share of the mass of ρ_{−a} or λρ_{−a} that ma
 _UNVISITED = 0.01  # share of a one-output law beyond the draws from which weighted draws cannot give 1%
 _MORE = 10.0  # times the share with all examples: the law of one output is not that of several
 _CELL = 0.5  # of a scan in log λ: the log density of one example has structure of order one
-_MARGIN = 20.0  # by which a scan exceeds the range of prior, likelihood and draws: a mass there shows
+_MARGIN = 8.0  # by which a scan exceeds the range of prior, likelihood and draws: a mass there shows
 _FARTHEST = 690.0  # |log λ| that a double can hold
 _MOST_STEPS = 256  # in a cell: where more would be needed the prior is so narrow that it decides
 
