@@ -58,7 +58,8 @@ class MatrixGIG:
         self.nu = check.finite_number(nu, "nu")
         error = float(check.probability(target_error, "target_error"))
         self._options = InferenceOptions(error, check.seed(seed))
-        _require_existence(self.psi, self.phi, self.nu)
+        if reason := _why_not(self.psi, self.phi, self.nu):
+            raise ValueError(reason)
 
     def __repr__(self) -> str:
         """One line: size, order, and the traces of both matrices."""
@@ -117,6 +118,56 @@ class MatrixGIG:
     def log_normalizer_error(self) -> float:
         """Standard error of `log_normalizer`; zero where it is deterministic."""
         return self._law.log_normalizer[1]
+
+    def log_mgf(self, J: Any, *, return_error: bool = False) -> float | tuple[float, float]:
+        """log E etr(J X): a ratio of two Bessel functions of matrix argument.
+
+        Parameters
+        ----------
+        J : (N, N)
+            Of which the symmetric part counts; a number for N = 1.
+        return_error : bool
+            Also return the Monte Carlo standard error; zero where both normalisers are deterministic.
+
+        Returns
+        -------
+        float, or (float, float)
+            Infinite where the expectation is: unless MGIG(Ψ, Φ − 2 J, ν) exists.
+
+        Examples
+        --------
+        A Wishart law has −ν log det(I − 2 Φ⁻¹J):
+
+        >>> import numpy as np, lbnn
+        >>> law = lbnn.MatrixGIG(np.zeros((2, 2)), np.eye(2), nu=3.0)
+        >>> round(law.log_mgf(np.diag([0.1, 0.2])), 3), law.log_mgf(np.eye(2))
+        (2.202, inf)
+        """
+        log_ratio = self._log_ratio(self.psi, self.phi - 2 * self._symmetric(J))
+        return log_ratio if return_error else log_ratio[0]
+
+    def log_inverse_mgf(self, J: Any, *, return_error: bool = False) -> float | tuple[float, float]:
+        """log E etr(J X⁻¹), as `log_mgf`: infinite unless MGIG(Ψ − 2 J, Φ, ν) exists."""
+        log_ratio = self._log_ratio(self.psi - 2 * self._symmetric(J), self.phi)
+        return log_ratio if return_error else log_ratio[0]
+
+    def _symmetric(self, J: Any) -> Array:
+        """The symmetric part of J (N, N), on which tr(J X) depends alone."""
+        array = check.real_array(J, "J")
+        matrix = array.reshape(1, 1) if array.ndim == 0 else array
+        if matrix.shape != self.psi.shape:
+            raise ValueError(f"J must have the shape {self.psi.shape} of psi and phi, got {matrix.shape}")
+        return np.asarray((matrix + matrix.T) / 2, float)
+
+    def _log_ratio(self, psi: Array, phi: Array) -> tuple[float, float]:
+        """Log normaliser of another law of the same ν, (N, N) each, less the own one, and its error."""
+        if any(_is_indefinite(each) for each in (psi, phi)) or _why_not(psi, phi, self.nu):
+            return np.inf, 0.0
+        other = self._like(psi, phi, self.nu)
+        if np.array_equal(psi, self.psi) and np.array_equal(phi, self.phi):
+            return 0.0, 0.0
+        error = float(np.hypot(other.log_normalizer_error, self.log_normalizer_error))
+        return other.log_normalizer - self.log_normalizer, error
 
     def log_density(self, X: Any) -> Array | float:
         """Log density with respect to Lebesgue measure on symmetric matrices, X (..., N, N)."""
@@ -239,10 +290,16 @@ def _scale_matrix(value: Any, name: str) -> Array:
     """A symmetric positive semi-definite matrix; a number counts as (1, 1)."""
     array = check.real_array(value, name)
     matrix = check.square_matrix(array.reshape(1, 1) if array.ndim == 0 else array, name)
-    values = np.linalg.eigvalsh(matrix)
-    if values[0] < -1e-10 * max(abs(values[-1]), abs(values[0])):
-        raise ValueError(f"{name} must be positive semi-definite, got smallest eigenvalue {values[0]:.3g}")
+    if _is_indefinite(matrix):
+        smallest = float(np.linalg.eigvalsh(matrix)[0])
+        raise ValueError(f"{name} must be positive semi-definite, got smallest eigenvalue {smallest:.3g}")
     return matrix
+
+
+def _is_indefinite(matrix: Array) -> bool:
+    """Whether a symmetric matrix (N, N) has an eigenvalue below zero, beyond rounding."""
+    values = np.linalg.eigvalsh(matrix)
+    return bool(values[0] < -1e-10 * np.abs(values).max())
 
 
 def _root(matrix: Array) -> Array:
@@ -261,16 +318,17 @@ def _is_definite(matrix: Array) -> bool:
     return _rank(matrix) == len(matrix)
 
 
-def _require_existence(psi: Array, phi: Array, nu: float) -> None:
-    """Raise unless the law with Ψ, Φ (N, N) and ν exists."""
+def _why_not(psi: Array, phi: Array, nu: float) -> str:
+    """Why the law with Ψ, Φ (N, N) and ν does not exist; empty where it does."""
     size, psi_rank, phi_rank = len(psi), _rank(psi), _rank(phi)
     given = f"got nu={nu:g}, N={size}, rank(psi)={psi_rank}, rank(phi)={phi_rank}"
     if psi_rank < size and phi_rank < size:
-        raise ValueError(f"at least one of psi and phi must be positive definite, {given}")
+        return f"at least one of psi and phi must be positive definite, {given}"
     if psi_rank < size and not 2 * nu > size - psi_rank - 1:
-        raise ValueError(f"with a singular psi the law exists only for 2 nu > N − 1 − rank(psi), {given}")
+        return f"with a singular psi the law exists only for 2 nu > N − 1 − rank(psi), {given}"
     if phi_rank < size and not -2 * nu > size - phi_rank - 1:
-        raise ValueError(f"with a singular phi the law exists only for −2 nu > N − 1 − rank(phi), {given}")
+        return f"with a singular phi the law exists only for −2 nu > N − 1 − rank(phi), {given}"
+    return ""
 
 
 def _riccati(psi: Array, phi: Array, excess: float) -> Array:

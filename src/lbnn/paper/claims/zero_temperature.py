@@ -184,6 +184,29 @@ def mgig(run: Run) -> float:
     return max(scores)
 
 
+@claim(
+    id="zero-temperature.generating-functions",
+    equation="(30)",
+    latex=(r"\mathbb{E} \operatorname{etr}(J L), \quad \mathbb{E} \operatorname{etr}(J L^{-1})",),
+    statement="Both generating functions are ratios of Bessel functions of matrix argument (III-C), n_2 = 2.",
+    route="the printed density times the exponential, integrated over the cone of 2 × 2 matrices",
+    **standard_errors(4),
+)
+def generating_functions(run: Run) -> float:
+    """Compare for ν = (n_1 − p)/2 of either sign."""
+    problem, scores = random_problem(run.rng, outputs=2), []
+    J = np.array([[0.3, 0.1], [0.1, -0.2]])
+    for width in (3, 9):
+        law = MatrixGIG(problem.target_square, width * np.eye(2), (width - len(problem.y)) / 2)
+        nodes, weights, _ = cone.integrate(matrix_law(problem, width))
+        tilts = np.einsum("ij,mij->m", J, nodes), np.einsum("ij,mij->m", J, np.linalg.inv(nodes))
+        both = law.log_mgf(J, return_error=True), law.log_inverse_mgf(J, return_error=True)
+        for tilt, found in zip(tilts, both, strict=True):
+            value, error = np.asarray(found, float).reshape(2, 1)
+            scores.append(score_against(np.log(weights @ np.exp(tilt)), (value, error)))
+    return max(scores)
+
+
 def matrix_law(problem: Problem, width: int) -> cone.LogDensity:
     """Log of (29), n_2 = 2, without its normalisation."""
     power, square = (width - len(problem.y)) / 2 - 1.5, problem.target_square
