@@ -129,7 +129,8 @@ def test_warnings_are_lines(data, monkeypatch):
 
     def warned(*_, **__):
         warnings.warn("few atoms", lbnn.AccuracyWarning, stacklevel=2)
-        return {"depth": 1, "width": None, "beta": 1.0, "prior_scale": 1.0, "log_evidence": 0.0, "error": 0.0}
+        row = {"depth": 1, "width": None, "noise": "independent", "inputs": "raw", "beta": 1.0}
+        return {**row, "prior_scale": 1.0, "log_evidence": 0.0, "error": 0.0}
 
     monkeypatch.setattr("lbnn.cli.evidence._row", warned)
     with warnings.catch_warnings():
@@ -668,5 +669,12 @@ def test_a_fit_without_files_only_reports(data):
     assert files() == {"data.csv"}
 
 
-def test_completion_can_be_installed():
+def test_commands_and_options_are_completed(monkeypatch):
     assert "--install-completion" in ok("--help")
+    monkeypatch.setenv("_LBNN_COMPLETE", "complete_bash")
+    program = "import sys; sys.argv[0] = 'lbnn'; from lbnn.cli import main; main()"
+    for words, expected in (("lbnn ", "fit\npredict\n"), ("lbnn fit --missing-t", "--missing-targets\n")):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+        assert done.stdout.startswith(expected)

@@ -324,5 +324,5 @@ def _tell_suspects(table: Table, names: Sequence[str]) -> None:
         table.tell(f"constant, so without effect: {listed(constant)}")
     if ordered:
         table.tell(
-            f"{listed(ordered)} has whole numbers in order: if they only name the rows, give --id or --drop"
+            f"whole numbers in order: {listed(ordered)}; columns that only name rows are for --id or --drop"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ import typer
 
 from lbnn._base.files import write_atomically
 from lbnn._base.warn import collected
-from lbnn.cli.columns import TableOptions, read_examples
+from lbnn.cli.columns import Examples, TableOptions, read_examples
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
 from lbnn.cli.options import (
     BY_EVIDENCE,
@@ -27,7 +27,7 @@ from lbnn.cli.options import (
 )
 from lbnn.cli.problems import BadInputError, TableWords, console, warn_once
 from lbnn.cli.reading import Reading
-from lbnn.cli.report import counted, origin_of, print_json, shown, shown_widths
+from lbnn.cli.report import counted, origin_of, print_json, shown
 from lbnn.estimator import LBNNRegressor
 from lbnn.plots.page import Grid, show_grid
 
@@ -73,10 +73,10 @@ def evidence(
     check_suffix(out, (".csv",), "--out")
     check_outputs([out], [table.data], force)
     examples = read_examples(table, reading)
-    X, Y, shared = examples.X, examples.Y, model.settings()
+    X, Y, settings = examples.X, examples.Y, model.settings()
     said: dict[str, None] = {}
     with collected():  # what each fit warns of is said once
-        rows = [_row(X, Y, cell, shared, examples.labels, said) for cell in _cells(depths, widths, betas)]
+        rows = [_row(examples, cell, settings, said) for cell in _cells(depths, widths, betas)]
     warn_once(said)
     rows.sort(key=lambda row: -float(row["log_evidence"]))
     if out:
@@ -104,22 +104,21 @@ def _cells(depths: str, widths: str, betas: str) -> Iterator[tuple[tuple[int, ..
 
 
 def _row(
-    X: Any,
-    Y: Any,
+    examples: Examples,
     cell: tuple[tuple[int, ...], float | str],
     settings: dict[str, Any],
-    labels: Sequence[str],
     said: dict[str, None],
 ) -> dict[str, Any]:
     """One network: its evidence and what was chosen by it; `said` collects what its fit warns of."""
     widths, beta = cell
-    model = LBNNRegressor(depth=len(widths) + 1, width=widths, beta=beta, **settings).fit(X, Y)
-    words = TableWords(labels)
+    model = LBNNRegressor(depth=len(widths) + 1, width=widths, beta=beta, **settings)
+    model.fit(examples.X, examples.Y)
+    words = TableWords(examples.labels)
     said |= dict.fromkeys(each.render(words) for each in model.notices_ if each.category is not None)
     return {
         "depth": len(widths) + 1,
         "width": widths[0] if widths else None,
-        "noise": model.candidates_[0].noise,
+        "noise": model.noise_,
         "inputs": model.kernel_.columns,
         "beta": model.beta_,
         "prior_scale": model.prior_scale_,
@@ -129,32 +128,15 @@ def _row(
 
 
 def _grid(rows: list[dict[str, Any]], caption: str) -> Grid:
-    best = max(row["log_evidence"] for row in rows)
-    return Grid(
+    """Rows, best first, and how far each is below the best."""
+    best = rows[0]["log_evidence"]
+    cells = [
         (
-            "depth",
-            "width",
-            "noise",
-            "inputs",
-            "beta",
-            "prior scale",
-            "log evidence",
-            "error",
-            "below the best",
-        ),
-        [
-            (
-                str(row["depth"]),
-                shown_widths([row["width"]] if row["width"] else []),
-                row["noise"],
-                row["inputs"],
-                shown(row["beta"]),
-                shown(row["prior_scale"]),
-                f"{row['log_evidence']:.2f}",
-                f"{row['error']:.2g}",
-                f"{best - row['log_evidence']:.2f}" if row["log_evidence"] < best else "best",
-            )
-            for row in rows
-        ],
-        caption,
-    )
+            str(row["depth"]),
+            str(row["width"] or "∞"),
+            *(row["noise"], row["inputs"], shown(row["beta"]), shown(row["prior_scale"])),
+            *(f"{row['log_evidence']:.2f}", f"{row['error']:.2g}", f"{best - row['log_evidence']:.2f}"),
+        )
+        for row in rows
+    ]
+    return Grid((*(name.replace("_", " ") for name in rows[0]), "below the best"), cells, caption)
