@@ -104,13 +104,7 @@ def predict(
     if not 0 < interval < 1:
         raise BadInputError(f"--interval must lie strictly between 0 and 1, got {interval}")
     fitted = load_model(model)
-    if isinstance(fitted.estimator, BandedRegressor) and (joint_covariance or given):
-        raise BadInputError(
-            "--joint-covariance and --given are for a model of one network, got one of bands, whose targets "
-            "are independent"
-        )
-    if joint_covariance and given:
-        raise BadInputError("--joint-covariance is of targets that are all unknown, got --given as well")
+    _check_law(fitted, joint_covariance is not None, given)
     table = read_table(data, reading, fitted.preparation.columns)
     preparation = _preparation(fitted, table, id_column, missing)
     ids = preparation.id_column
@@ -147,6 +141,17 @@ def predict(
         show_grid(_first_rows(frame, row_labels(table, ids), ids), console())
     if writers:
         write_together(writers)
+
+
+def _check_law(model: NamedModel, joint: bool, given: bool) -> None:
+    """Raise where the model has no such law: joint over rows, or given some targets."""
+    if isinstance(model.estimator, BandedRegressor) and (joint or given):
+        raise BadInputError(
+            "--joint-covariance and --given are for a model of one network, got one of bands, whose targets "
+            "are independent"
+        )
+    if joint and given:
+        raise BadInputError("--joint-covariance is of targets that are all unknown, got --given as well")
 
 
 def _preparation(
