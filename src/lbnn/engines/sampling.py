@@ -162,20 +162,22 @@ class Sampling:
     def gaussian_answer(self, last: bool) -> Answer | None:
         """The Gaussian at the mode, where it is ok: it misses other phases, and is checked with other axes.
 
-        One that has seen the posterior from all sides needs no check.
+        One that has seen the posterior from all sides needs no check where rows do not apply.
         """
         found = self.gaussian
         if not last and not reaches(found, self.call):
             return None
-        alone = found.effective_share >= self.policy.gaussian_alone
-        answer = self.checked(plain_estimate(found), self._other_axes(found), needs_check=not alone)
+        answer = self.checked(plain_estimate(found), self._other_axes(found))
+        alone = len(answer.diagnostics.estimates) == 1 and found.effective_share >= self.policy.gaussian_alone
+        if alone and self.rows is None:
+            answer = self.checked(plain_estimate(found), (), needs_check=False)
         return answer if last or answer.diagnostics.ok else None
 
     def _other_axes(self, found: Estimate) -> Iterator[Estimate]:
-        """As many draws of the Gaussian with other axes, where these can be had."""
+        """Draws of the Gaussian with other axes, where these can be had."""
         other, proposal = self.other_mode
         if other is not self.target:
-            size = len(found.log_weights) // GROUPS
+            size = 2 * len(found.log_weights) // GROUPS  # in other axes fewer of them are effective
             name = "Gaussian at the mode with other axes"
             yield gaussian_round(other, proposal, self.call, name, self.target, size)
 
