@@ -1,14 +1,10 @@
 """LBNNRegressor: the scikit-learn estimators. Needs the extra `sklearn` and is not imported with the package.
 
-`regressor` is the estimator, `settings` reads its parameters. `training`, `rows` and `targets` look at the
-data, `columns`, `kernels`, `input_transform` and `input_search` at the inputs; `fitting` and `design` say
-what is searched and averaged, `model` holds what was fitted in the user's units, `saving` puts it into
-files. `relevance` finds scales of columns, `row_noise` outliers, `extent` rows outside of the training
-data; `summary` says what was found, `scoring` serves pipelines and cross-validation. `banded` is the
-estimator of bands. `streamed` fits data in blocks of rows, `missing` tables with missing targets,
-`target_transform` advice on targets that are not Gaussian, `free_noise` noise with a covariance of its
-own, `shares` the signal in each output; `left_out` compares left-out predictions with the evidence.
-`nonlinear` looks for what a linear fit leaves. Imports every folder before it.
+`regressor` is the estimator: `fit` checks (`table`, `settings`), prepares (`prepare`: `units`, `kernels`,
+`inputs`, `column_scales`), searches and averages (`fitting`, `averaging`; `cells` for missing targets) and
+describes (`notices`, `shares`, `left_out`, `leverage`). `fitted` holds what predictions need, `impute` fills in
+missing targets, `diagnose` gives advice, `summary` the numbers of a fit, `saving` its file. `scoring` serves
+pipelines and cross-validation. `banded` is the estimator of bands. Imports every folder before it.
 """
 
 from lbnn.estimator.banded import BandedRegressor

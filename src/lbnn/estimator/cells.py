@@ -129,7 +129,9 @@ def completed(found: Prepared, trial: Trial, seed: int) -> Array:
     posterior = condition_table(found, trial, rough)
     _, targets = drawn_tables(posterior, 1, [seed, 29])[0]
     plain = targets * np.exp(trial.h[:-1] / 2) / np.sqrt(found.table.row_weights)[:, None]
-    return np.asarray(found.units.mean + plain @ found.units.matrix.T)
+    return np.where(
+        found.table.observed, found.table.targets, found.units.mean + plain @ found.units.matrix.T
+    )
 
 
 def followed(trials: Sequence[Trial]) -> list[Trial]:

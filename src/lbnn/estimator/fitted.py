@@ -17,7 +17,7 @@ from lbnn.cross_validation import LeaveOneOut, left_out_scores
 from lbnn.data.projection import Projection
 from lbnn.estimator.inputs import InputTransform
 from lbnn.estimator.leverage import Extent, FunctionVariance
-from lbnn.estimator.table import Rows
+from lbnn.estimator.table import Rows, Table
 from lbnn.free_noise.posterior import FreeNoisePosterior
 from lbnn.posterior import Posterior
 from lbnn.predict.predictive import Predictive
@@ -263,6 +263,8 @@ class FittedState:
         How far the training rows reach.
     signal_share : (n_d, 3)
         Share of the signal of each output: posterior mean, and the ends of its 90% interval.
+    left_inputs, left_targets : (q, n0), (q, n_d)
+        Rows without any target, or of weight zero, that were left out; NaN where a target is missing.
     """
 
     models: tuple[FittedModel, ...]
@@ -271,6 +273,8 @@ class FittedState:
     rows: Rows
     extent: Extent
     signal_share: Array
+    left_inputs: Array
+    left_targets: Array
 
     @classmethod
     def of(
@@ -278,16 +282,17 @@ class FittedState:
         models: tuple[FittedModel, ...],
         transform: InputTransform,
         targets: Array,
-        rows: Rows,
-        extent: Extent,
+        table: Table,
         signal_share: Array,
     ) -> FittedState:
         """The state of a fit; the leverage of its training rows is measured here."""
+        rows, extent = table.rows, table.extent
         if len(targets) > 1:
             best = models[0]
             own = best.function_variance.of_training_rows(best.posterior.spectrum, len(targets))
             extent = replace(extent, variance=float(own.max()))
-        return cls(models, transform, targets, rows, extent, signal_share)
+        left = table.left_inputs, table.left_targets
+        return cls(models, transform, targets, rows, extent, signal_share, *left)
 
     @property
     def best(self) -> FittedModel:

@@ -24,7 +24,7 @@ from lbnn._base.notices import Notice
 from lbnn._base.types import AnyArray, Array
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.stream import is_dask
-from lbnn.estimator import cells, diagnose, saving, settings, summary
+from lbnn.estimator import cells, diagnose, impute, saving, settings, summary
 from lbnn.estimator.fitted import FittedState
 from lbnn.estimator.fitting import (
     Candidate,
@@ -236,7 +236,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         transform = found.chosen.transform
         targets = found.filled[: len(table.rows.kept)]
         share = fits.signal_share
-        state = FittedState.of(fits.models, transform, targets, table.rows, table.extent, share)
+        state = FittedState.of(fits.models, transform, targets, table, share)
         explained = np.full(len(found.units.mean), np.nan)
         explained = explained if table.complete else cells.explained_by_rows(best)
         self._set(state, candidates_of(found, fits), explained, table.target_names)
@@ -309,6 +309,62 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         coefficients, intercept = state.transform.in_units_of_columns(self._weights, state.centre)
         self.coef_ = coefficients[0] if single else coefficients
         self.intercept_ = float(intercept[0]) if single else intercept
+
+    def impute(self, *, return_std: bool = False, draws: int | None = None, random_state: Any = 0) -> Any:
+        """The training targets with the missing ones filled in; fit with missing_targets="allow".
+
+        Parameters
+        ----------
+        return_std : bool
+            Also return the posterior deviation of every missing target, as it would be measured; zero where
+            it was observed.
+        draws : int, optional
+            Return so many completed tables, whose missing targets are drawn jointly given the observed ones
+            (multiple imputation), in the place of the posterior means.
+        random_state : int, RandomState or None
+            Of the draws.
+
+        Returns
+        -------
+        (n_samples, n_targets), or (n_samples,) for a one-dimensional target
+            With `draws` a leading axis of that length; with `return_std` a pair.
+
+        Notes
+        -----
+        Rows without any target have no part in the fit: theirs are predictions at their inputs.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 4))
+        >>> Y = X @ np.ones((4, 2)) + 0.3 * rng.normal(size=(40, 2))
+        >>> Y[::5, 0] = np.nan
+        >>> model = lbnn.LBNNRegressor(width=2, depth=2, missing_targets="allow").fit(X, Y)
+        >>> filled, deviation = model.impute(return_std=True)
+        >>> bool(np.isfinite(filled).all()), bool((deviation[::5, 0] > 0.1).all()), float(deviation[1, 0])
+        (True, True, 0.0)
+        >>> model.impute(draws=3).shape
+        (3, 40, 2)
+        """
+        check_is_fitted(self)
+        if not len(self._state.targets):
+            raise ValueError("targets are imputed of rows in memory, got a fit of data in blocks of rows")
+        if draws is not None and return_std:
+            raise ValueError(
+                "impute gives draws or deviations, got both draws and return_std=True: ask twice"
+            )
+        state = self._state
+        left_out = self.predictive(state.left_inputs).with_noise() if len(state.left_inputs) else None
+        if draws is not None:
+            count = check.positive_integer(draws, "draws")
+            rng = np.random.default_rng(settings.drawn_seed(random_state))
+            found = impute.draws(state, left_out, count, rng)
+            return found[:, :, 0] if state.best.single_output else found
+        mean, deviation = impute.moments(state, left_out)
+        if state.best.single_output:
+            mean, deviation = mean[:, 0], deviation[:, 0]
+        return (mean, deviation) if return_std else mean
 
     def diagnose(self) -> list[Notice]:
         """Advice, the largest gain of the log evidence first.

@@ -101,6 +101,10 @@ class Table:
     extent : Extent
         How far all rows of the user's table reach.
     target_names : list of str or None
+    left_inputs : (q, n0)
+        Inputs of the rows that were left out, without any target or of weight zero.
+    left_targets : (q, n_d)
+        Their targets, NaN where missing.
     """
 
     inputs: AnyArray
@@ -112,6 +116,8 @@ class Table:
     rows: Rows
     extent: Extent
     target_names: list[str] | None = None
+    left_inputs: Array = field(default_factory=lambda: np.empty((0, 0)), kw_only=True)
+    left_targets: Array = field(default_factory=lambda: np.empty((0, 0)), kw_only=True)
 
     @property
     def complete(self) -> bool:
@@ -275,6 +281,9 @@ def checked_table(model: Any, X: Any, y: Any, sample_weight: ArrayLike | None) -
     observed = np.ones(columns.shape, bool) if observed is None else observed
     weights = _weights_of_told(_row_weights(sample_weight, len(columns)), observed)
     rows = _counted_rows(model, inputs, columns, weights)
+    left = np.flatnonzero(rows.stands_for < 0)
+    left_inputs = np.asarray(to_numpy(take(inputs, left, axis=0)))
+    left_targets = np.where(observed, columns, np.nan)[left]
     if rows.dropped:
         inputs, columns, observed = take(inputs, rows.kept, axis=0), columns[rows.kept], observed[rows.kept]
         weights = None if weights is None else weights[rows.kept]
@@ -282,7 +291,19 @@ def checked_table(model: Any, X: Any, y: Any, sample_weight: ArrayLike | None) -
         weights = None
     if not observed.all():
         _require_noise(model)
-    return Table(inputs, columns, observed, weights, model.fit_intercept, single, rows, extent, names)
+    return Table(
+        inputs,
+        columns,
+        observed,
+        weights,
+        model.fit_intercept,
+        single,
+        rows,
+        extent,
+        names,
+        left_inputs=left_inputs,
+        left_targets=left_targets,
+    )
 
 
 def _streamed(model: Any, X: Any, y: Any, sample_weight: Any) -> StreamedTable:
