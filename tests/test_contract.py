@@ -322,6 +322,13 @@ def test_estimator_of_incomplete_tables():
         warnings.simplefilter("ignore", lbnn.AccuracyWarning)
         model.set_params(target_error=0.3).fit(X, np.where(MASK, Y, np.nan))
     assert model.predict(X_TEST).shape == (POINTS, OUTPUTS)
+    filled, deviation = model.impute(return_std=True)
+    np.testing.assert_array_equal(filled[MASK], Y[MASK])
+    assert ((deviation > 0) == ~MASK).all()
+    assert model.impute().shape == Y.shape
+    assert model.impute(draws=20, random_state=0).shape == (20, *Y.shape)
+    cells = NET.condition(X, Y, 4.0, observed=MASK, target_error=0.3).cells
+    assert cells.mean.shape == cells.variance.shape == cells.with_noise().variance.shape == Y.shape
 
 
 def test_bands():

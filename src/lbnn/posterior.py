@@ -174,6 +174,29 @@ class Posterior(Conditioned):
         )
         return law if self.noise.root is None else law.affine(self.noise.root)
 
+    @property
+    def cells(self) -> Predictive:
+        """The predictive of the table's own rows, (p, n_d): of every target, missing ones too.
+
+        The function at the training rows; `cells.with_noise()` is a target as it would be measured there.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X, Y = rng.normal(size=(20, 5)), rng.normal(size=(20, 3))
+        >>> observed = rng.random(Y.shape) < 0.8
+        >>> post = lbnn.Network(widths=(10,)).condition(X, Y, beta=4.0, observed=observed)
+        >>> completed = np.where(observed, Y, post.cells.mean)
+        """
+        weighted = self.spectrum.weights is not None
+        if self.noise.coupling or weighted:
+            raise ValueError(
+                "cells are of rows whose noise is independent of other targets and has one variance, got "
+                f"{'weights of rows' if weighted else 'coupled noise'}: use LBNNRegressor.impute"
+            )
+        return self.predict()
+
     def _predictive_at(self, projection: Projection, *, levels: bool = True) -> Predictive:
         """The predictive at projected test points, with the outputs in units of `noise.deviations`.
 

@@ -72,14 +72,15 @@ def _missing(state: FittedState) -> tuple[IndexArray, IndexArray] | None:
 def _moments(model: FittedModel) -> tuple[Array, Array]:
     """Of the missing cells, given one model: means and variances, (m,) each."""
     measure = model.posterior.scale
+    assert model.posterior.missing is not None
     few = len(measure.weights) <= _SCALES
     chosen = np.arange(len(measure.weights)) if few else _chosen(model, _SCALES, np.random.default_rng(0))
     weights = measure.weights if few else np.full(_SCALES, 1 / _SCALES)
-    first, second = 0.0, 0.0
+    first, second = np.zeros((2, len(model.posterior.missing.cells[0])))
     for block, gone in _given_scales(model, chosen):
         spread = np.diagonal(inverses(gone.roots), axis1=1, axis2=2)
-        first = first + weights[block] @ gone.shifts
-        second = second + weights[block] @ (gone.shifts**2 + spread)
+        first += weights[block] @ gone.shifts
+        second += weights[block] @ (gone.shifts**2 + spread)
     units = _cells_in_units(model, np.ones_like(first)) - _cells_in_units(model, np.zeros_like(first))
     return _cells_in_units(model, first), units**2 * np.maximum(second - first**2, 0.0)
 
