@@ -54,7 +54,7 @@ class Policy:
     fewest_to_check: float = 100.0
     #: Error of a check, in target errors, above which it says nothing of the answer.
     largest_check_error: float = 3.0
-    #: Effective draws per draw from which a Gaussian in many dimensions needs no check: it has seen the
+    #: Effective draws per draw from which a Gaussian needs no check where rows do not apply: it has seen the
     #: posterior from all sides (no such answer of the many-outputs benchmark was wrong).
     gaussian_alone: float = 0.1
 
