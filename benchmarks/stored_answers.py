@@ -199,7 +199,7 @@ def truth_distance(name: str, row: Row, truths: dict[str, Row]) -> float | None:
     known = truths.get(name.split("/")[1]) if name.startswith("truth/") else None
     if known is None or not known["settled"]:
         return None
-    return (row.log_evidence - known["log_evidence"]) / math.hypot(row.log_evidence_error, known["error"])
+    return (row["log_evidence"] - known["log_evidence"]) / math.hypot(row["error"], known["error"])
 
 
 def compare(old: dict[str, Row], new: dict[str, Row]) -> str:

@@ -274,7 +274,9 @@ class Sampling:
 
         Moves give the means, where weights have a tail; the mixture, if it agrees, has the log evidence (26
         truth problems: sequential Monte Carlo was low by 1.7 of its errors on average, by 4.1 in one). A
-        mixture with a heavy tail looks better than it is: it agrees with what misses the same part.
+        mixture with a heavy tail looks better than it is: it agrees with what misses the same part. So it
+        confirms a path only with as many effective draws as an answer has (five layers of four units: both
+        low by 0.55 with errors of 0.04, where the mixture had some hundred of 16,384).
         """
         found, _ = self.fitted
         best = found.points[np.argmax(self.target.log_density(found.points))]
@@ -282,7 +284,7 @@ class Sampling:
         start, _ = self._smoothest([laplace_proposal(self.target, best, self.policy), moments])
 
         def checks() -> Iterator[Estimate | None]:
-            yield found
+            yield found if found.effective_sample_size >= self.policy.fewest_effective else None
             yield None if self.rows is None else self.rows[0]
 
         answer = self.checked(smc_estimate(self.target, start, self.call), checks())

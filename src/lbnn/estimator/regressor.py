@@ -378,7 +378,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         >>> import numpy as np, lbnn
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-2, 2, size=(60, 2))
-        >>> model = lbnn.LBNNRegressor(depth=1).fit(X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=60))
+        >>> y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=60)
+        >>> model = lbnn.LBNNRegressor(depth=1).fit(X, y)
         >>> model.diagnose()[0].code
         'nonlinear'
         """

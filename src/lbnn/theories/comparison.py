@@ -159,7 +159,7 @@ def compare(
     >>> X, y = rng.normal(size=(40, 60)), rng.normal(size=40)
     >>> result = lbnn.compare(lbnn.Network(widths=(80,)), X, y, beta=np.inf)
     >>> sorted(result.theories)[:3]
-    ['infinite data', 'infinite width', 'many outputs']
+    ['infinite data', 'infinite width', 'infinite width, order 1']
     >>> result.error("proportional", "kernel") < result.error("infinite width", "kernel")
     True
     """
