@@ -17,8 +17,9 @@ loses digits, the data without the example are decomposed anew. Where draws do n
 so.
 
 `scores` computes them, `boundary` checks its arguments, `fitted` says what they need of a posterior,
-`examples` are predictions of left-out examples given a draw, `averages` over draws, `refits` predictions from
-the data without an example. Imports `predict`, `engines` and what stands before them.
+`examples` are predictions of left-out examples given a draw, `cells` of rows of tables with missing cells,
+`averages` over draws, `refits` predictions from the data without an example. Imports `predict`, `engines`
+and what stands before them.
 """
 
 from lbnn.cross_validation.boundary import kept_targets
