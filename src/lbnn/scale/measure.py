@@ -257,7 +257,9 @@ class ScaleMeasure:
     def _inverses(self) -> Array:
         """L⁻¹ of every atom, (m, n_d, n_d)."""
         values, vectors = self.eigen
-        return (vectors / values[:, None, :]) @ vectors.swapaxes(1, 2)
+        # an eigenvalue is known to rounding of the largest: zero, of draws of negligible weight, is not exact
+        known = np.maximum(values, np.finfo(float).eps * values.max(axis=1, keepdims=True))
+        return (vectors / known[:, None, :]) @ vectors.swapaxes(1, 2)
 
     def expect(self, fn: Callable[[Array], Any]) -> Any:
         """E fn(L) for fn of one atom: a matrix (n_d, n_d), or a number when Y was one-dimensional."""
